@@ -38,14 +38,16 @@ fn program(pages: usize) -> Vec<u8> {
     content
 }
 
-/// A log with a program, and something else.
+/// A log with a program, and something else, neither compressed.
 fn installed(pages: usize) -> (Arc<MemoryDevice>, Tree, Vec<u8>) {
     let device = device(256 * MIB);
-    let tree = mounted(&device);
+    let tree = open_with(device.clone(), with(Policy::None));
     let content = program(pages);
     tree.put("lib.so", &content).unwrap();
     tree.put("text", &content).unwrap();
-    tree.0.checkpoint().unwrap();
+    tree.0.close().unwrap();
+    drop(tree);
+    let tree = mounted(&device);
     (device, tree, content)
 }
 

@@ -229,7 +229,7 @@ fn content_that_has_left_is_flushed_once() {
     };
     let flushes_of_sync = |between: &dyn Fn(&Tree)| {
         let (recorder, tree) = recorded(32 * MIB, options.clone());
-        tree.put("large", &bytes(1, 20 * 4096)).unwrap();
+        tree.put("large", &bytes(1, 40 * 4096)).unwrap();
         // Makes no room for anything, but what is too much leaves.
         tree.create("small").unwrap();
         assert!(since(&recorder, 0).iter().sum::<usize>() > 20);

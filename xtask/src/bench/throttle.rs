@@ -19,7 +19,8 @@ use crate::outcome::Outcome;
 /// The speed of a device.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Speed {
-    operation: Operation,
+    /// Requests that take their time.
+    operations: &'static [Operation],
     bytes_a_second: f64,
     /// Time that each request takes beside its bytes.
     request: Duration,
@@ -30,7 +31,7 @@ pub(super) struct Speed {
 impl Speed {
     /// Writes as the paper's device does, at 40 MB a second.
     pub(super) const PAPER: Self = Self {
-        operation: Operation::Write,
+        operations: &[Operation::Write],
         bytes_a_second: 40e6,
         request: Duration::ZERO,
         slack: Duration::from_millis(20),
@@ -38,10 +39,16 @@ impl Speed {
 
     /// Reads as a phone's storage does.
     pub(super) const PHONE: Self = Self {
-        operation: Operation::Read,
+        operations: &[Operation::Read],
         bytes_a_second: BYTES_A_SECOND,
         request: Duration::from_nanos((REQUEST_SECONDS * 1e9) as u64),
         slack: Duration::ZERO,
+    };
+
+    /// Reads and writes as a phone's storage does.
+    pub(super) const PHONE_BOTH_WAYS: Self = Self {
+        operations: &[Operation::Read, Operation::Write],
+        ..Self::PHONE
     };
 }
 
@@ -68,7 +75,7 @@ impl Throttle {
         let pace = Mutex::new(Pace::new(speed));
         let session = Session::mount(Arc::new(HostFs::new(source)?), directory, &options)?
             .on_answer(move |answered| {
-                if answered.operation == speed.operation {
+                if speed.operations.contains(&answered.operation) {
                     let due = pace
                         .lock()
                         .map(|mut pace| pace.due(answered.len, Instant::now()));

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::Workshop;
 use crate::log::{mount, shop, unmount};
+use crate::unreadable_log::noise;
 use anteros_tests::judge;
 
 fn dumped(shop: &Workshop, arguments: &str) -> Value {
@@ -55,7 +56,7 @@ fn of_inodes_and_blocks_all_are_values() {
     }
     let shop = shop("64M");
     let daemon = mount(&shop, "");
-    fs::write(shop.path("mnt/file"), vec![7; 5 * 4096]).unwrap();
+    fs::write(shop.path("mnt/file"), noise(7, 5 * 4096)).unwrap();
     unmount(&shop, daemon);
     let told = dumped(&shop, "--path file --block 0 --groups");
     assert_eq!(told["groups"], Value::Array(Vec::new()), "{told}");

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anteros_tests::judge;
 
-use crate::log::{mount, mounted, shop, umount, unmount};
+use crate::log::{mount, mounted_plainly, shop, umount, unmount};
 use crate::run;
 
 const MIB: u64 = 1 << 20;
@@ -38,7 +38,7 @@ fn a_log_in_a_file_grows_and_shrinks_with_it() {
     if !judge::has_fuse() {
         return;
     }
-    let (shop, daemon) = mounted("64M");
+    let (shop, daemon) = mounted_plainly("64M");
     let file = |n: usize| vec![n as u8; 1 << 20];
     for n in 0..20 {
         fs::write(shop.path(&format!("mnt/{n}")), file(n)).unwrap();
@@ -68,7 +68,7 @@ fn a_log_in_a_file_grows_and_shrinks_with_it() {
     assert_eq!(length(), 200 * MIB);
     assert_eq!(shop.good("log resize log"), "log: has 200.00 MiB already\n");
 
-    let daemon = mount(&shop, "");
+    let daemon = mount(&shop, "--policy none");
     for n in 20..120 {
         fs::write(shop.path(&format!("mnt/{n}")), file(n)).unwrap();
     }

@@ -8,7 +8,7 @@ use anteros_tests::judge;
 use anteros_tests::trees::Random;
 use serde_json::Value;
 
-use crate::log::{kill_daemon, mount, mounted, shop, umount, unmount};
+use crate::log::{kill_daemon, mount, mounted, mounted_plainly, shop, umount, unmount};
 use crate::{Workshop, prometheus_samples, run, wait_until};
 
 fn stat(shop: &Workshop, of: &str) -> Value {
@@ -51,7 +51,7 @@ fn a_mounted_log_tells_what_it_has_written_and_why() {
     if !judge::has_fuse() {
         return;
     }
-    let (shop, daemon) = mounted("64M");
+    let (shop, daemon) = mounted_plainly("64M");
     fs::write(shop.path("mnt/file"), vec![1; WRITTEN as usize]).unwrap();
     fs::File::open(shop.path("mnt/file"))
         .unwrap()
@@ -282,7 +282,7 @@ fn a_log_is_cleaned_when_that_is_asked_for() {
     if !judge::has_fuse() {
         return;
     }
-    let (shop, daemon) = mounted("128M");
+    let (shop, daemon) = mounted_plainly("128M");
     let fill = || {
         for n in 0..FILES {
             fs::write(shop.path(&format!("mnt/{n}")), vec![n as u8; 1 << 20]).unwrap();

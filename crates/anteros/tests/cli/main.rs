@@ -24,6 +24,7 @@ mod log_attributes;
 mod log_compact;
 mod log_dump;
 mod log_eviction;
+mod log_files;
 mod log_handles;
 mod log_idle;
 mod log_io;

@@ -36,7 +36,7 @@ struct Patient {
 }
 
 /// Content that does not compress.
-fn noise(seed: u64, len: usize) -> Vec<u8> {
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut random = anteros_tests::trees::Random(seed);
     (0..len).map(|_| random.below(256) as u8).collect()
 }

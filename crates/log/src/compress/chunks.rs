@@ -128,6 +128,31 @@ impl Compressor {
         chunks
     }
 
+    /// Compresses the pages of a window together; `None` if that gains less than an eighth.
+    pub(crate) fn window(
+        &mut self,
+        ino: u32,
+        pages: &[(u32, impl Deref<Target = Block>)],
+        codec: Codec,
+    ) -> Option<Chunk> {
+        let (lblk, _) = *pages.first()?;
+        self.input.clear();
+        for (_, page) in pages {
+            self.input.extend_from_slice(&**page);
+        }
+        let input = std::mem::take(&mut self.input);
+        let gains = self.encode(codec, &input, input.len() / 8 * 7);
+        self.input = input;
+        gains.then(|| Chunk {
+            ino,
+            lblk,
+            blocks: pages.len() as u8,
+            codec: codec as u8,
+            core: false,
+            bytes: self.output.clone(),
+        })
+    }
+
     /// A block that is no page of a file, compressed, if that takes no more than so many bytes.
     pub(crate) fn block(&mut self, codec: Codec, block: &Block, most: usize) -> Option<Vec<u8>> {
         self.encode(codec, block, most).then(|| self.output.clone())

@@ -58,9 +58,72 @@ impl Habits {
     }
 }
 
+/// Windows in a row that gain nothing, after which those behind them are left alone.
+const REFUSALS: u32 = 2;
+
+/// The most windows that are left alone at once, as a power of two.
+const PASSED_MAX: u32 = 6;
+
+/// Part of a file that is not compressed, because what lies before it gained nothing: twice as long each time, so that little
+/// time is lost on a film, and little room on an archive of all kinds of files.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// Windows that gained nothing, in a row.
+    row: u32,
+    passed: Range<u32>,
+}
+
+impl Refused {
+    /// Returns whether a logical block lies in that part.
+    pub(crate) fn has(&self, lblk: u32) -> bool {
+        self.passed.contains(&lblk)
+    }
+
+    /// Notes whether a window has gained.
+    pub(crate) fn note(&mut self, window: Range<u32>, gained: bool) {
+        if gained {
+            *self = Self::default();
+            return;
+        }
+        if self.has(window.start) {
+            // It was compressed together with those before.
+            return;
+        }
+        self.row += 1;
+        if let Some(more) = self.row.checked_sub(REFUSALS) {
+            let blocks = (window.end - window.start) << more.min(PASSED_MAX);
+            self.passed = window.start..window.end.saturating_add(blocks);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn twice_as_much_is_left_alone_each_time_that_nothing_is_gained() {
+        let mut refused = Refused::default();
+        let passed = |refused: &Refused| (0..2000).filter(|&lblk| refused.has(lblk)).count();
+        refused.note(0..16, false);
+        assert_eq!(passed(&refused), 0);
+        refused.note(16..32, false);
+        assert_eq!(refused.passed, 16..48);
+        refused.note(48..64, false);
+        assert_eq!(refused.passed, 48..96);
+        refused.note(64..80, false);
+        assert_eq!(refused.passed, 48..96);
+        for _ in 0..20 {
+            let next = refused.passed.end;
+            refused.note(next..next + 16, false);
+        }
+        assert_eq!(refused.passed.len(), 16 + 16 * 64);
+        refused.note(1136..1152, true);
+        assert_eq!(passed(&refused), 0);
+        refused.note(u32::MAX - 4..u32::MAX, false);
+        refused.note(u32::MAX - 4..u32::MAX, false);
+        assert_eq!(refused.passed, u32::MAX - 4..u32::MAX);
+    }
 
     fn after(syncs: &[(u64, Range<u32>)], read: u64) -> ContentKind {
         let mut habits = Habits::default();

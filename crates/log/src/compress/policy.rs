@@ -17,7 +17,7 @@ pub enum Policy {
     /// first page of a write, and rollback journals with their metadata in the same block.
     Paper,
     /// Databases and their journals: each page decides for itself, chunks go on in the next block, and metadata lies behind the
-    /// data of whatever file.
+    /// data of whatever file. All others in windows, before they leave for the device.
     Record,
     /// [`Record`](Self::Record) for every file.
     Force,
@@ -40,7 +40,8 @@ impl Policy {
         found.map(|(_, policy)| *policy)
     }
 
-    /// Returns whether all files but those that are written over are compressed in the background, and not only executables.
+    /// Returns whether all files but those that are written over are compressed, before writeback and in the background, and not
+    /// only executables.
     pub(crate) fn compacts_all(self) -> bool {
         matches!(self, Self::Record | Self::Force)
     }

@@ -46,18 +46,23 @@ impl Durable {
         }
         let mut sums = Vec::new();
         let mut packing = Packing::of_group(self.groups.sequence, lag);
-        for &ino in &whole {
+        let mut beside = Packing::beside_group();
+        let written = whole.iter().try_for_each(|&ino| {
             self.note_synced(ino)?;
+            self.pack_prepared(ino, &mut beside)?;
             let sum = |block, crc| sums.push((block, crc));
-            if let Err(error) = self.write_pages(ino, &mut packing, sum) {
-                if packing.is_begun() {
-                    // Never the last block of a group, but what was packed can be read.
-                    self.seal(&mut packing, false);
-                    self.store.fail("a group could not be written", &error);
-                }
-                return Err(error);
+            self.write_pages(ino, usize::MAX, &mut packing, sum)
+        });
+        self.seal(&mut beside, true);
+        if let Err(error) = written {
+            if packing.is_begun() {
+                // Never the last block of a group, but what was packed can be read.
+                self.seal(&mut packing, false);
+                self.store.fail("a group could not be written", &error);
             }
+            return Err(error);
         }
+        sums.extend(beside.take_sums());
         let is_under_way = whole.iter().any(|&ino| self.is_under_way(ino));
         if is_under_way || sums.len() > SUMS_MAX || self.data_goes_first(&mut packing, &sums) {
             self.store.flush()?;

@@ -10,7 +10,7 @@ impl Files {
     /// Bytes of what is in memory and could be elsewhere, or is on its way there.
     pub(crate) fn cached_bytes(&self) -> usize {
         let pages = self.atomic_pages() + self.store.writer().blocks();
-        self.nodes.bytes() + pages * PAGE_BYTES + self.table_bytes()
+        self.nodes.bytes() + pages * PAGE_BYTES + self.prepared_bytes() + self.table_bytes()
     }
 
     /// Bytes of what else grows with the files in use. Should that be most of what there is room for, the rest

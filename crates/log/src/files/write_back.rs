@@ -18,21 +18,45 @@ const RUN_MAX: usize = 512;
 impl Files {
     /// Sends all dirty content to its places, in no group.
     pub(crate) fn write_content(&mut self) -> FsResult<()> {
+        let written = self.write_content_down_to(0);
+        self.forget_prepared();
+        written
+    }
+
+    /// Sends dirty content to its places, in no group, until no more than so many pages are dirty: first what was compressed
+    /// already.
+    pub(crate) fn write_content_down_to(&mut self, most: usize) -> FsResult<()> {
         let mut packing = Packing::apart(HeadKind::Moved);
-        let written = self.dirty_inos().into_iter().try_for_each(|ino| {
-            self.left_early(ino)?;
-            self.write_pages(ino, &mut packing, |_, _| ())
-        });
+        let written = self.write_down_to(most, &mut packing);
         // What was packed before something failed is there already.
         self.seal(&mut packing, true);
         written
     }
 
+    fn write_down_to(&mut self, most: usize, packing: &mut Packing) -> FsResult<()> {
+        let inos = self.dirty_inos();
+        for &ino in &inos {
+            if self.pack_prepared(ino, packing)? {
+                self.left_early(ino)?;
+            }
+        }
+        for ino in inos {
+            let excess = self.store.dirty_pages().saturating_sub(most);
+            if excess == 0 {
+                break;
+            }
+            self.left_early(ino)?;
+            self.write_pages(ino, excess, packing, |_, _| ())?;
+        }
+        Ok(())
+    }
+
     /// Gives the dirty content of an inode its places and sends it there; what is compressed goes as far as the
-    /// packing. `sum` hears of each other block, with its CRC-32C.
+    /// packing, and of what is not, so many pages at most. `sum` hears of each other block, with its CRC-32C.
     pub(crate) fn write_pages(
         &mut self,
         ino: u32,
+        most: usize,
         packing: &mut Packing,
         mut sum: impl FnMut(u64, u32),
     ) -> FsResult<()> {
@@ -51,6 +75,7 @@ impl Files {
             .iter()
             .filter(|(_, page)| page.dirty)
             .map(|(&lblk, _)| lblk)
+            .take(most)
             .collect();
         // To know it, the beginning of the file may have to be read.
         let is_executable = !dirty.is_empty() && self.is_for_background(ino)?;

@@ -22,6 +22,8 @@ use crate::durable::recover::{self, Recovery};
 use crate::error::LogError;
 use crate::files::read::{PackedRun, Plan};
 use crate::layout::{BLOCK_BYTES, Block};
+use crate::mount::preparing::Preparing;
+use crate::mount::speed::Speed;
 use crate::mount::state::State;
 use crate::options::Options;
 use crate::packing::unpack;
@@ -59,7 +61,7 @@ pub struct Log {
     /// Held while content is given to who has not asked for it.
     pub(crate) pushing: Mutex<()>,
     /// Held by whoever flushes.
-    flushing: Mutex<()>,
+    flushing: Mutex<Speed>,
     /// Held by whoever gives back what large inodes held that are gone.
     pub(crate) reclaiming: Mutex<()>,
     /// Calls that asked for durability, and flushes that were made for them.
@@ -77,6 +79,8 @@ pub struct Log {
     is_read_only: bool,
     /// Blocks that programs read when they start, if launches are recorded.
     launches: OnceLock<Mutex<Launches>>,
+    /// Compression before writeback.
+    pub(crate) preparing: Preparing,
     /// See [`Options::atomic_writes`].
     pub(crate) has_atomic_writes: bool,
     /// See [`Log::on_abort`].
@@ -156,7 +160,7 @@ impl Log {
             ahead: state.store.ahead().clone(),
             prefetches: AtomicBool::new(false),
             pushing: Mutex::default(),
-            flushing: Mutex::new(()),
+            flushing: Mutex::default(),
             leaving_max: state.store.leaving_max(),
             state: Mutex::new(State::new(state)),
             writer,
@@ -171,6 +175,7 @@ impl Log {
             recovery,
             is_read_only,
             launches: OnceLock::new(),
+            preparing: Preparing::default(),
             has_atomic_writes,
             on_abort: OnceLock::new(),
         })
@@ -271,7 +276,8 @@ impl Log {
     pub(super) fn relieve(&self, state: &mut State) -> FsResult<()> {
         if state.store.dirty_pages() > state.store.dirty_max() {
             state.make_room(0)?;
-            state.write_content()?;
+            let kept = state.store.dirty_max() / 4 * 3;
+            state.write_content_down_to(kept)?;
         }
         let records = state.files.unrecorded().bytes();
         let is_much = state.store.dirty_blocks() > 2 * state.store.dirty_max()
@@ -399,6 +405,7 @@ impl Log {
 
     /// Makes the content of these inodes durable, and all changes of names and attributes.
     pub(crate) fn sync_inodes(&self, inos: &[u32]) -> FsResult<()> {
+        self.prepare_sync(inos);
         self.sync_with(|state| state.commit(inos))
     }
 
@@ -416,11 +423,16 @@ impl Log {
 
     /// Waits until a group is on the device; one flush serves all who wait.
     fn make_durable(&self, sequence: u64) -> FsResult<()> {
-        let _alone = unpoisoned(self.flushing.lock());
+        self.flush_unless(|state| state.groups.has(sequence))
+    }
+
+    /// Flushes the device, unless that is not needed.
+    pub(crate) fn flush_unless(&self, is_done: impl FnOnce(&State) -> bool) -> FsResult<()> {
+        let mut speed = unpoisoned(self.flushing.lock());
         let (written, epoch, end) = {
             let mut state = self.lock();
             // Somebody else's flush, or a checkpoint, may have come before us.
-            if state.groups.has(sequence) {
+            if is_done(&state) {
                 return Ok(());
             }
             // A flush that has failed is not made good by another one.
@@ -436,7 +448,9 @@ impl Log {
         // Of those before as well: they count together.
         self.writer.finish(end)?;
         self.flushes.fetch_add(1, Ordering::Relaxed);
-        let flushed = self.device.flush().map_err(FsError::Io);
+        let flushed = speed.time(self.writer.taken(), || self.device.flush());
+        let flushed = flushed.map_err(FsError::Io);
+        self.preparing.note_speed(speed.is_slow());
         let mut state = self.lock();
         if let Err(error) = &flushed {
             state.store.fail("the device could not be flushed", error);
@@ -471,6 +485,7 @@ impl Log {
         if self.is_read_only {
             return Ok(());
         }
+        self.prepare_all();
         let mut state = self.lock();
         state.store.check_writable()?;
         match state.is_settled() {
@@ -485,6 +500,7 @@ impl Log {
     ///
     /// When the device fails, or has failed before.
     pub fn close(&self) -> FsResult<()> {
+        self.prepare_all();
         let mut state = self.lock();
         if state.store.options().read_only {
             return Ok(());
@@ -522,10 +538,16 @@ impl Log {
             .secs
             .saturating_sub(state.groups.checkpoint_time().secs)
             >= interval;
-        match is_due && !state.is_settled() {
-            true => state.checkpoint(false),
-            false => Ok(()),
+        if !is_due || state.is_settled() {
+            return Ok(());
         }
+        drop(state);
+        self.checkpoint()
+    }
+
+    /// Tells whether whoever writes will soon wait for the device.
+    pub(crate) fn is_device_behind(&self) -> bool {
+        self.writer.blocks() > self.leaving_max / 2
     }
 
     /// The UUID.

@@ -3,7 +3,8 @@
 //! This floor owns the locks ([`log`]). It answers requests ([`vfs`], with [`answers`]; atomic writes, [`atomic`]),
 //! reads ahead of them ([`prefetch`]), and does what takes long in parts, between which others have their turn:
 //! large files ([`pieces`]), cleaning that someone asks for ([`gc`]), compression in the background ([`compact`] by [`work`]),
-//! also of what nobody has asked for ([`sweep`]), reading everything to find damage ([`scrub`]). For messages it finds the
+//! also of what nobody has asked for ([`sweep`]), compression before writeback ([`prepare`], with the files of
+//! [`preparing`], on a device whose [`speed`] is known), reading everything to find damage ([`scrub`]). For messages it finds the
 //! [path](paths) of an inode. It uses every floor below.
 
 mod answers;
@@ -15,7 +16,10 @@ pub(crate) mod log;
 mod paths;
 mod pieces;
 mod prefetch;
+mod prepare;
+mod preparing;
 pub(crate) mod scrub;
+mod speed;
 mod state;
 pub(crate) mod sweep;
 pub(crate) mod vfs;

@@ -295,6 +295,9 @@ impl Writable for Log {
             let is_dropped = {
                 let mut state = self.lock();
                 state.files.writes_no_more(ino);
+                if !state.files.is_written(ino) {
+                    self.preparing.note_closed(ino);
+                }
                 state.abort_atomic(ino, file.handle)
             };
             self.tell_aborted(ino, is_dropped);
@@ -314,7 +317,7 @@ impl Writable for Log {
         drops_privileges: bool,
     ) -> FsResult<usize> {
         let ino = number(file.ino)?;
-        self.change(|state| {
+        let (offset, written) = self.change(|state| {
             let offset = if file.handle & APPENDS != 0 {
                 state.size(ino)?
             } else {
@@ -323,8 +326,10 @@ impl Writable for Log {
             if drops_privileges {
                 state.drop_privileges(ino)?;
             }
-            state.write(ino, offset, data)
-        })
+            Ok((offset, state.write(ino, offset, data)?))
+        })?;
+        self.note_to_prepare(ino, offset, written);
+        Ok(written)
     }
 
     fn write_kept(

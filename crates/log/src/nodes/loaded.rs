@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anteros_core::{FileKind, Timestamp};
 
-use crate::compress::habits::Habits;
+use crate::compress::habits::{Habits, Refused};
 use crate::compress::kind::START_BYTES;
 use crate::layout::Block;
 use crate::layout::node::{Attributes, Inode, NodeHeader, NodeKind};
@@ -135,6 +135,8 @@ pub(crate) struct CachedInode {
     pub(crate) recognized: Option<crate::compress::kind::ContentKind>,
     /// Holds what is done to it.
     pub(crate) habits: Habits,
+    /// Logical blocks that are not compressed before writeback, as those before them gained nothing.
+    pub(crate) refused: Refused,
     /// Logical blocks whose pointers neither the checkpoint nor a group has.
     pub(crate) unrecorded: Ranges,
     /// Tells whether content or size changed since a group or the checkpoint had them.
@@ -160,6 +162,7 @@ impl CachedInode {
             named: crate::compress::kind::ContentKind::Other,
             recognized: None,
             habits: Habits::default(),
+            refused: Refused::default(),
             unrecorded: Ranges::default(),
             content_changed: false,
             early: 0,

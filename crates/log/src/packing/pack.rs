@@ -11,7 +11,7 @@ use crate::layout::checkpoint::HeadKind;
 use crate::layout::packed::{self, PackedBlock, PackedHeader, Slot, SlotKind};
 use crate::layout::pointer::Slotted;
 use crate::layout::summary::Owner;
-use crate::layout::{Block, SEGMENT_CONTENT};
+use crate::layout::{Block, SEGMENT_CONTENT, crc};
 use crate::packing::Packer;
 use crate::statistics::{Cause, Class, Packed};
 
@@ -37,6 +37,8 @@ pub(crate) struct Packing {
     mixed: bool,
     /// Tells where the chunk before ends: inode and logical block.
     end: Option<(u32, u32)>,
+    /// The blocks that have left, with their CRC-32C, if somebody wants to know.
+    sums: Option<Vec<(u64, u32)>>,
     /// Logical blocks that belong together, from the next chunk on; 0 if that is not known.
     pub(crate) left: u32,
 }
@@ -57,6 +59,7 @@ impl Packing {
             sent: false,
             mixed: true,
             end: None,
+            sums: None,
             left: 0,
         }
     }
@@ -72,6 +75,19 @@ impl Packing {
     /// Blocks of no group: pointers to them are recorded like those to any other block.
     pub(crate) fn apart(head: HeadKind) -> Self {
         Self::new(head, 0)
+    }
+
+    /// Blocks of no group in which a group has content, and of which it has the checksums.
+    pub(crate) fn beside_group() -> Self {
+        Self {
+            sums: Some(Vec::new()),
+            ..Self::apart(HeadKind::Moved)
+        }
+    }
+
+    /// Takes the checksums of the blocks that have left.
+    pub(crate) fn take_sums(&mut self) -> Vec<(u64, u32)> {
+        self.sums.take().unwrap_or_default()
     }
 
     fn is_of_group(&self) -> bool {
@@ -141,7 +157,7 @@ impl Packer {
     }
 
     /// The pages of a chunk that was packed are where it is now.
-    fn point(&mut self, packing: &Packing, chunk: &Chunk, at: Slotted) -> FsResult<()> {
+    pub(super) fn point(&mut self, packing: &Packing, chunk: &Chunk, at: Slotted) -> FsResult<()> {
         let pointers = chunk.pointers(at);
         let range = chunk.lblk..chunk.lblk + u32::from(chunk.blocks);
         // What a group has in slots needs no record.
@@ -292,7 +308,11 @@ impl Packer {
         if let Some(mut filling) = packing.open.take() {
             filling.block.header_mut().last = last;
             packing.sent = true;
-            self.store.push(filling.place, filling.block.finish());
+            let block = filling.block.finish();
+            if let Some(sums) = &mut packing.sums {
+                sums.push((filling.place, crc(&*block)));
+            }
+            self.store.push(filling.place, block);
         }
     }
 

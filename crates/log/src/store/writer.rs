@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use anteros_core::{FsError, FsResult, WritableDevice, unpoisoned};
@@ -93,6 +93,8 @@ pub(crate) struct Writer {
     changed: Condvar,
     /// Blocks of the jobs that have not come to their end.
     blocks: AtomicUsize,
+    /// Bytes that the device has taken.
+    taken: AtomicU64,
     has_failed: AtomicBool,
 }
 
@@ -103,6 +105,7 @@ impl Writer {
             queue: Mutex::default(),
             changed: Condvar::new(),
             blocks: AtomicUsize::new(0),
+            taken: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
         }
     }
@@ -134,6 +137,11 @@ impl Writer {
     /// Blocks that were handed over, and that the device has not taken.
     pub(crate) fn blocks(&self) -> usize {
         self.blocks.load(Ordering::Acquire)
+    }
+
+    /// Bytes that the device has taken, durable or not.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
     }
 
     /// Calls `visit` for each block that was handed over for one of these places, and that the device has not taken.
@@ -222,6 +230,8 @@ impl Writer {
             self.has_failed.store(true, Ordering::Release);
         }
         queue.begun.retain(|other| other.number != job.number);
+        let bytes = job.blocks.len() * BLOCK_BYTES;
+        self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
         self.blocks.fetch_sub(job.blocks.len(), Ordering::Release);
         self.changed.notify_all();
         queue

@@ -8,6 +8,7 @@
 
 mod compressibility;
 mod executables;
+mod files;
 mod goals;
 mod idle;
 mod overhead;
@@ -46,7 +47,7 @@ const COMPRESSING: [(&str, &std::ffi::CStr); 4] = [
     ),
 ];
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     ("workloads", workloads::workloads),
     ("traces", traces::traces),
     ("packing", packing::packing),
@@ -54,6 +55,7 @@ const PARTS: [Part; 9] = [
     ("steady", steady::steady),
     ("executables", executables::executables),
     ("programs", programs::programs),
+    ("files", files::files),
     ("idle", idle::idle),
     ("overhead", overhead::overhead),
 ];

@@ -192,12 +192,12 @@ impl Native {
 }
 
 /// The file that a device lies on.
-pub(super) const FILE: &str = "device";
+pub(in crate::bench) const FILE: &str = "device";
 
 /// Memory for a device.
 pub(in crate::bench) struct Memory {
     mounted: Mounted,
-    pub(super) directory: PathBuf,
+    pub(in crate::bench) directory: PathBuf,
     pub(in crate::bench) file: PathBuf,
 }
 

@@ -1,8 +1,10 @@
 //! `anteros log mount`
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anteros_core::{FileSystem, parse_size};
@@ -361,6 +363,7 @@ impl Args {
             log.prefetch(store).map_err(Failure::os)?;
         }
         let idle = Idle::begin(&log, &watch, &faults, self.limits()).map_err(Failure::os)?;
+        let compressing = Compressing::begin(&log).map_err(Failure::os)?;
         let (stop, stopped) = channel::<()>();
         let keeper = std::thread::spawn({
             let (log, faults, launches) = (log.clone(), faults.clone(), launches.clone());
@@ -382,6 +385,7 @@ impl Args {
         });
         drop(stop);
         let _ = keeper.join();
+        compressing.into_iter().for_each(Compressing::end);
         idle.into_iter().for_each(Idle::end);
         watch.finish();
         launches.iter().for_each(|file| file.save(&log, &faults));
@@ -393,6 +397,32 @@ impl Args {
             Failure::new(Kind::System, message)
         })?;
         served
+    }
+}
+
+/// Thread that compresses what is written, before it leaves for the device.
+struct Compressing {
+    log: Arc<Log>,
+    thread: JoinHandle<()>,
+}
+
+impl Compressing {
+    fn begin(log: &Arc<Log>) -> io::Result<Option<Self>> {
+        if log.is_read_only() || !log.compresses() {
+            return Ok(None);
+        }
+        let thread = std::thread::Builder::new().name("compressor".into());
+        let thread = thread.spawn({
+            let log = log.clone();
+            move || log.compress_behind()
+        })?;
+        let log = log.clone();
+        Ok(Some(Self { log, thread }))
+    }
+
+    fn end(self) {
+        self.log.end_compressing();
+        let _ = self.thread.join();
     }
 }
 
