@@ -128,6 +128,11 @@ pub enum Class {
 }
 
 impl Class {
+    /// Tells whether such content is compressed before writeback, if it gains.
+    pub(crate) fn is_ordinary(self) -> bool {
+        matches!(self, Self::Executable | Self::Other)
+    }
+
     /// All of them.
     pub const ALL: [Self; 5] = [
         Self::Database,

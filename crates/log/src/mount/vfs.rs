@@ -317,7 +317,7 @@ impl Writable for Log {
         drops_privileges: bool,
     ) -> FsResult<usize> {
         let ino = number(file.ino)?;
-        let (offset, written) = self.change(|state| {
+        let (offset, written, is_ordinary) = self.change(|state| {
             let offset = if file.handle & APPENDS != 0 {
                 state.size(ino)?
             } else {
@@ -326,9 +326,12 @@ impl Writable for Log {
             if drops_privileges {
                 state.drop_privileges(ino)?;
             }
-            Ok((offset, state.write(ino, offset, data)?))
+            let written = state.write(ino, offset, data)?;
+            Ok((offset, written, state.class(ino)?.is_ordinary()))
         })?;
-        self.note_to_prepare(ino, offset, written);
+        if is_ordinary {
+            self.note_to_prepare(ino, offset, written);
+        }
         Ok(written)
     }
 
