@@ -4,7 +4,7 @@
 //! the device, under a second lock that keeps segments from being filled anew meanwhile; writing, see [`Writer`]; and
 //! flushing, which whoever comes first does for all who wait. Locks are taken in this order: that of
 //! pushing, that of the flush, the state, that of the readers, the writer's, that of what is read ahead. That of the
-//! launches is taken alone.
+//! launches is taken alone, that of the files to be compressed alone or last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

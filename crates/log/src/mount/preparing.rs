@@ -15,6 +15,9 @@ use crate::files::content::blocks;
 /// Bytes that are written before the thread begins.
 const WAKES_AT: u64 = 256 << 10;
 
+/// The most files that wait. What is written to others leaves as it is.
+const FILES_MAX: usize = 4096;
+
 /// Files that were written to, for the thread that compresses.
 #[derive(Default)]
 pub(crate) struct Preparing {
@@ -46,6 +49,17 @@ pub(super) struct Written {
 }
 
 impl Queue {
+    fn note_written(&mut self, ino: u32, range: Range<u32>) {
+        if let Some(written) = self.files.get_mut(&ino) {
+            written.range.start = written.range.start.min(range.start);
+            written.range.end = written.range.end.max(range.end);
+            written.is_closed = false;
+        } else if self.files.len() < FILES_MAX {
+            let is_closed = false;
+            self.files.insert(ino, Written { range, is_closed });
+        }
+    }
+
     fn take(&mut self) -> BTreeMap<u32, Written> {
         self.bytes = 0;
         std::mem::take(&mut self.files)
@@ -66,24 +80,17 @@ impl Preparing {
     }
 
     /// Notes that so many bytes were written to a file, and says how many wait for the thread.
-    pub(crate) fn note_written(&self, ino: u32, offset: u64, bytes: usize) -> u64 {
-        let mut waiting = 0;
-        if self.is_on.load(Ordering::Relaxed) {
-            let range = blocks(&(offset..offset + bytes as u64));
-            let mut queue = self.lock();
-            let written = queue.files.entry(ino).or_insert_with(|| Written {
-                range: range.clone(),
-                is_closed: false,
-            });
-            written.range.start = written.range.start.min(range.start);
-            written.range.end = written.range.end.max(range.end);
-            queue.bytes += bytes as u64;
-            waiting = queue.bytes;
-            if waiting >= WAKES_AT {
-                self.changed.notify_one();
-            }
+    pub(super) fn note_written(&self, ino: u32, offset: u64, bytes: usize) -> u64 {
+        if !self.is_on.load(Ordering::Relaxed) {
+            return 0;
         }
-        waiting
+        let mut queue = self.lock();
+        queue.note_written(ino, blocks(&(offset..offset + bytes as u64)));
+        queue.bytes += bytes as u64;
+        if queue.bytes >= WAKES_AT {
+            self.changed.notify_one();
+        }
+        queue.bytes
     }
 
     /// Notes that nobody has a file open for writing any more.

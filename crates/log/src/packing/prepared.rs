@@ -9,14 +9,12 @@
 //! it; what is written in place is left to the compression in the background, when it is at rest.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use anteros_core::{FileKind, FsResult};
 
 use crate::compress::codec::Codec;
 use crate::compress::kind::ContentKind;
 use crate::compress::policy::Rules;
-use crate::layout::Block;
 use crate::packing::Packer;
 use crate::packing::pack::Packing;
 use crate::packing::windows::{DirtyWindow, Pages, Prepared, PreparedWindow};
@@ -42,27 +40,38 @@ impl Packer {
         let Some((most, codec)) = self.window_rules(ino)? else {
             return Ok(Vec::new());
         };
-        let blocks = most as u32;
+        let (least, blocks) = (least.min(most), most as u32);
         let range = range.start / blocks * blocks..range.end.next_multiple_of(blocks);
-        let pages = self.new_pages(ino, range)?;
-        let refused = self.live(ino)?.refused.clone();
-        let is_together = |(left, _): &(u32, _), (right, _): &(u32, _)| {
-            left + 1 == *right && left / blocks == right / blocks
-        };
-        let windows = pages.chunk_by(is_together).filter(|pages| {
-            let first = pages[0].0;
-            let known = self.prepared.get(ino, first);
-            pages.len() >= least.min(most)
-                && !refused.has(first)
-                && !known.is_some_and(|known| known.is_of(pages))
-        });
-        let window = |pages: &[(u32, Arc<Block>)]| DirtyWindow {
-            ino,
-            codec,
-            pages: pages.to_vec(),
-            end: (pages[0].0 / blocks + 1) * blocks,
-        };
-        Ok(windows.map(window).take(count).collect())
+        let live = self.live(ino)?;
+        let refused = live.refused.clone();
+        let dirty = live.pages.range(range).filter(|(_, page)| page.dirty);
+        let dirty: Vec<u32> = dirty.map(|(&lblk, _)| lblk).collect();
+        let is_together =
+            |left: &u32, right: &u32| left + 1 == *right && left / blocks == right / blocks;
+        let mut windows = Vec::new();
+        for lblks in dirty.chunk_by(is_together) {
+            let range = lblks[0]..lblks[0] + lblks.len() as u32;
+            if lblks.len() < least || refused.has(range.start) {
+                continue;
+            }
+            let new = self.new_pages(ino, range.clone())?;
+            let runs = new.chunk_by(|(left, _), (right, _)| left + 1 == *right);
+            for pages in runs.filter(|pages| pages.len() >= least) {
+                let known = self.prepared.get(ino, pages[0].0);
+                if !known.is_some_and(|known| known.is_of(pages)) {
+                    windows.push(DirtyWindow {
+                        ino,
+                        codec,
+                        pages: pages.to_vec(),
+                        end: (range.start / blocks + 1) * blocks,
+                    });
+                }
+            }
+            if windows.len() >= count {
+                break;
+            }
+        }
+        Ok(windows)
     }
 
     /// Returns how large the windows of a file are, and by what they are compressed; `None` if they are not.
@@ -82,21 +91,13 @@ impl Packer {
         })
     }
 
-    /// The dirty pages of a range that have no place, nor a block that was set aside.
-    fn new_pages(&mut self, ino: u32, range: Range<u32>) -> FsResult<Pages> {
-        let pages = self.live(ino)?.pages.range(range);
-        let dirty = pages.filter(|(_, page)| page.dirty);
-        let mut pages: Pages = dirty
-            .map(|(&lblk, page)| (lblk, page.data.clone()))
-            .collect();
-        let Some((first, last)) = pages.first().zip(pages.last()) else {
-            return Ok(pages);
-        };
-        let range = first.0..last.0 + 1;
+    /// The dirty pages of a window that have no place, nor a block that was set aside.
+    fn new_pages(&mut self, ino: u32, window: Range<u32>) -> FsResult<Pages> {
         let mut placed = Vec::new();
-        self.for_pointers(ino, range, |lblk, _| placed.push(lblk))?;
-        pages.retain(|(lblk, _)| placed.binary_search(lblk).is_err());
-        Ok(pages)
+        self.for_pointers(ino, window.clone(), |lblk, _| placed.push(lblk))?;
+        let pages = self.live(ino)?.pages.range(window);
+        let new = pages.filter(|(lblk, page)| page.dirty && !placed.contains(lblk));
+        Ok(new.map(|(&lblk, page)| (lblk, page.data.clone())).collect())
     }
 
     /// Keeps windows until their pages leave.
