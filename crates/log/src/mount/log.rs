@@ -461,6 +461,12 @@ impl Log {
         Ok(())
     }
 
+    /// Bytes that the device has taken since the last flush for a sync; `None` while somebody flushes.
+    pub(crate) fn unflushed_bytes(&self) -> Option<u64> {
+        let speed = self.flushing.try_lock().ok()?;
+        Some(speed.unflushed(self.writer.taken()))
+    }
+
     /// Returns whether content may be compressed.
     pub fn compresses(&self) -> bool {
         self.lock().store.options().policy != Policy::None

@@ -75,7 +75,11 @@ impl Log {
     /// Flushes the device once it has enough to do that this tells how fast it is.
     fn find_speed(&self) {
         let is_known = self.preparing.is_known.load(Ordering::Relaxed);
-        if !is_known && self.writer.taken() >= TRIED_AT {
+        let has_enough = || {
+            self.unflushed_bytes()
+                .is_some_and(|bytes| bytes >= TRIED_AT)
+        };
+        if !is_known && has_enough() {
             // That it failed, everybody hears from now on.
             let _ = self.flush_unless(|_| false);
         }

@@ -35,11 +35,16 @@ impl Speed {
     }
 
     fn note(&mut self, taken: u64, took: Duration) {
-        let bytes = taken.saturating_sub(self.before);
+        let bytes = self.unflushed(taken);
         self.before = taken;
         if bytes >= BYTES_MIN {
             self.is_slow = Some(bytes as f64 / SLOW < took.as_secs_f64());
         }
+    }
+
+    /// Bytes of those that the device has taken that were not flushed.
+    pub(super) fn unflushed(&self, taken: u64) -> u64 {
+        taken.saturating_sub(self.before)
     }
 
     /// Tells whether the device is slow, if that is known.

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
+use super::ours_and;
 use super::programs::used;
 use crate::bench::corpus;
 use crate::bench::log::harness::Bench;
@@ -36,12 +37,7 @@ pub(super) fn files(bench: &mut Bench) -> Outcome {
     let memory = Memory::full(bench.place, DEVICE_BYTES)?;
     let slow = bench.place.directory("throttle")?;
     let phone = Throttle::mount(&memory.directory, &slow, Speed::PHONE_BOTH_WAYS)?;
-    let mut systems: Vec<_> = OURS
-        .into_iter()
-        .map(|words| System::log(&bench.anteros, words))
-        .collect();
-    let peer = bench.systems.iter().find(|system| system.name == PEER);
-    systems.extend(peer.cloned());
+    let systems = ours_and(bench, &OURS, PEER);
     let metrics = [
         ("written until synced", Unit::BytesPerSecond),
         ("written until unmounted", Unit::BytesPerSecond),

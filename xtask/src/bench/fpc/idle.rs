@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use super::ours_and;
 use super::programs::{DEVICE_BYTES, install, used};
 use crate::bench::corpus;
 use crate::bench::log::harness::Bench;
@@ -41,12 +42,7 @@ const ENDS: Duration = Duration::from_secs(15);
 pub(super) fn idle(bench: &mut Bench) -> Outcome {
     let memory = Memory::full(bench.place, DEVICE_BYTES)?;
     let tree = corpus(CORPUS)?;
-    let mut systems: Vec<_> = OURS
-        .into_iter()
-        .map(|words| System::log(&bench.anteros, words))
-        .collect();
-    let peer = bench.systems.iter().find(|system| system.name == PEER);
-    systems.extend(peer.cloned());
+    let systems = ours_and(bench, &OURS, PEER);
     let metrics = [
         ("space in the end", Unit::Bytes),
         ("write and fsync: median", Unit::Seconds),
