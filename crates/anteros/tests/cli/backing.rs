@@ -8,6 +8,7 @@ use std::process::Command;
 use anteros_tests::judge;
 
 use crate::log::{mount, umount, unmount};
+use crate::unreadable_log::noise;
 use crate::{Workshop, is_mounted, run, wait_until};
 
 /// A file system of so many MiB in a directory `store`.
@@ -81,10 +82,9 @@ impl Drop for Store {
 
 const EACH: usize = 1 << 20;
 
+/// Fills a log, however that compresses.
 pub fn content(number: usize) -> Vec<u8> {
-    (0..EACH)
-        .map(|at| (at * (2 * number + 1) / 7) as u8)
-        .collect()
+    noise(number as u64 + 1, EACH)
 }
 
 pub fn put(path: &Path, data: &[u8]) -> io::Result<()> {

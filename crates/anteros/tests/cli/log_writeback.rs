@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use crate::log::{kill_daemon, mount, shop, unmount};
 use crate::passthru::{has_pjdfstest, run_pjdfstest};
+use crate::unreadable_log::noise;
 use crate::{run, same};
 
 const WAY: &str = "--writeback";
@@ -76,7 +77,7 @@ fn a_full_log_is_told_by_a_sync() {
     let daemon = mount(&shop, WAY);
     let path = shop.path("mnt/large");
     let file = File::create(&path).unwrap();
-    let chunk = vec![5; 1 << 20];
+    let chunk = noise(5, 1 << 20);
     let written = (0..80).try_for_each(|at| file.write_all_at(&chunk, at << 20));
     let synced = written.and_then(|()| file.sync_all());
     let error = synced.unwrap_err().raw_os_error();
