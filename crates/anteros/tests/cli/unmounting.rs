@@ -11,6 +11,7 @@ use anteros_tests::disk::{Disk, Kind};
 use anteros_tests::judge;
 
 use crate::log_resize::Loop;
+use crate::unreadable_log::noise;
 use crate::{Signal, Workshop, is_mounted, kill, run, wait_until};
 
 /// A small tmpfs on the directory `full`, and a directory `mnt`. It says so if that cannot be.
@@ -62,7 +63,7 @@ fn a_log_that_cannot_be_stored_stays_mounted() {
     shop.umount("mnt");
     shop.good(&format!("log mount {name} mnt"));
     fill(&shop.path("full/fill"));
-    fs::write(shop.path("mnt/file"), vec![7; 8 << 20]).unwrap();
+    fs::write(shop.path("mnt/file"), noise(7, 8 << 20)).unwrap();
 
     for _ in 0..2 {
         let error = shop.bad(5, "umount mnt");
