@@ -135,21 +135,9 @@ impl Compressor {
         pages: &[(u32, impl Deref<Target = Block>)],
         codec: Codec,
     ) -> Option<Chunk> {
-        let (lblk, _) = *pages.first()?;
-        self.input.clear();
-        for (_, page) in pages {
-            self.input.extend_from_slice(&**page);
-        }
-        let input = std::mem::take(&mut self.input);
-        let gains = self.encode(codec, &input, input.len() / 8 * 7);
-        self.input = input;
-        gains.then(|| Chunk {
-            ino,
-            lblk,
-            blocks: pages.len() as u8,
-            codec: codec as u8,
-            core: false,
-            bytes: self.output.clone(),
+        self.pages(ino, pages, codec, |compressor, input| {
+            let gains = compressor.encode(codec, input, input.len() / 8 * 7);
+            gains.then_some(pages.len())
         })
     }
 
@@ -173,16 +161,30 @@ impl Compressor {
         codec: Codec,
         room: usize,
     ) -> Option<Chunk> {
+        self.pages(ino, pages, codec, |compressor, input| {
+            compressor.fit(codec, input, room)
+        })
+    }
+
+    /// A chunk of as many of the pages as `encode` says that are in the output then.
+    fn pages(
+        &mut self,
+        ino: u32,
+        pages: &[(u32, impl Deref<Target = Block>)],
+        codec: Codec,
+        encode: impl FnOnce(&mut Self, &[u8]) -> Option<usize>,
+    ) -> Option<Chunk> {
+        let lblk = pages.first()?.0;
         let mut input = std::mem::take(&mut self.input);
         input.clear();
         pages
             .iter()
             .for_each(|(_, page)| input.extend_from_slice(&**page));
-        let count = self.fit(codec, &input, room);
+        let count = encode(self, &input);
         self.input = input;
         Some(Chunk {
             ino,
-            lblk: pages[0].0,
+            lblk,
             blocks: u8::try_from(count?).ok()?,
             codec: codec as u8,
             core: false,
