@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::ours_and;
 use super::programs::{DEVICE_BYTES, install, used};
 use crate::bench::corpus;
 use crate::bench::log::harness::Bench;
@@ -42,7 +41,7 @@ const ENDS: Duration = Duration::from_secs(15);
 pub(super) fn idle(bench: &mut Bench) -> Outcome {
     let memory = Memory::full(bench.place, DEVICE_BYTES)?;
     let tree = corpus(CORPUS)?;
-    let systems = ours_and(bench, &OURS, PEER);
+    let systems = bench.ours_and(&OURS, PEER);
     let metrics = [
         ("space in the end", Unit::Bytes),
         ("write and fsync: median", Unit::Seconds),

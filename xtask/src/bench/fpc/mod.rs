@@ -112,14 +112,6 @@ fn ours(bench: &Bench) -> Vec<System> {
         .collect()
 }
 
-/// Our log with some arguments each, and one of those that take part anyway, if it does.
-fn ours_and(bench: &Bench, arguments: &[&str], peer: &str) -> Vec<System> {
-    let ours = arguments.iter();
-    let ours = ours.map(|words| System::log(&bench.anteros, words));
-    let peer = bench.systems.iter().find(|system| system.name == peer);
-    ours.chain(peer.cloned()).collect()
-}
-
 /// A file system, if the kernel has it; else that is said.
 fn present(bench: &mut Bench, name: &str) -> Option<&'static Kind> {
     let kind = KINDS.iter().find(|kind| kind.name == name)?;

@@ -118,6 +118,14 @@ impl Bench<'_> {
         self.choose(systems);
     }
 
+    /// Our log with some arguments each, and one of those that take part anyway, if it does.
+    pub(in crate::bench) fn ours_and(&self, arguments: &[&str], peer: &str) -> Vec<System> {
+        let ours = arguments.iter();
+        let ours = ours.map(|words| System::log(&self.anteros, words));
+        let peer = self.systems.iter().find(|system| system.name == peer);
+        ours.chain(peer.cloned()).collect()
+    }
+
     /// Takes those that are asked for, and ours.
     pub(in crate::bench) fn choose(&mut self, mut systems: Vec<System>) {
         systems.retain(|one| one.name == system::OURS || self.is_asked_for(&one.name));
