@@ -7,6 +7,7 @@ mod bench;
 mod compare;
 mod dist;
 mod fuzz;
+mod hollow;
 mod imports;
 mod licenses;
 mod metadata;
@@ -39,6 +40,8 @@ usage: cargo xtask <chore>
                                  --packages alone: all of them, in a tarball and a .deb, with checksums
   fixtures                       make the images of tests/fixtures again
   fuzz [--seconds N] [TARGET]... run the fuzz targets, N seconds in all (default 60)
+  hollow [IMAGE] DIRECTORY       mount a file system that keeps nothing but names, or has the names of an image, to
+                                 measure beside ours
   imports                        refuse imports that go round in a circle, or upwards between floors
   licenses                       refuse dependencies whose licence deny.toml does not allow
   msrv                           refuse dependencies that need a newer Rust, and compile with the oldest
@@ -76,6 +79,8 @@ fn chore(words: &[&str]) -> Outcome {
         ["dist", words @ ..] => dist::dist(words),
         ["fixtures"] => peers::fixtures(),
         ["fuzz", options @ ..] => fuzz::fuzz(options),
+        ["hollow", image, directory] => hollow::hollow_image(image.as_ref(), directory.as_ref()),
+        ["hollow", directory] => hollow::hollow(directory.as_ref()),
         // Called by `bench log --only names`.
         ["log-of-names", words @ ..] => bench::log_of_names(words),
         ["imports"] => imports::imports(),

@@ -17,11 +17,12 @@ mod portrait;
 mod programs;
 mod steady;
 mod traces;
+mod trees;
 mod workloads;
 
 use super::findings::Findings;
 use super::log::harness::{Bench, Part, Plan, run};
-use super::log::system::{EXT4, OURS, System};
+use super::log::system::{EXT4, HOLLOW, OURS, System};
 use super::options::Options;
 use super::report::Yardstick;
 use super::write::native::{KINDS, Kind};
@@ -47,7 +48,7 @@ const COMPRESSING: [(&str, &std::ffi::CStr); 4] = [
     ),
 ];
 
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     ("workloads", workloads::workloads),
     ("traces", traces::traces),
     ("packing", packing::packing),
@@ -57,10 +58,11 @@ const PARTS: [Part; 10] = [
     ("programs", programs::programs),
     ("files", files::files),
     ("idle", idle::idle),
+    ("trees", trees::trees),
     ("overhead", overhead::overhead),
 ];
 
-const YARDSTICKS: [Yardstick; 3] = [
+const YARDSTICKS: [Yardstick; 4] = [
     Yardstick {
         label: "of none",
         side: OURS,
@@ -72,6 +74,10 @@ const YARDSTICKS: [Yardstick; 3] = [
     Yardstick {
         label: "of btrfs",
         side: "btrfs",
+    },
+    Yardstick {
+        label: "of hollow",
+        side: HOLLOW,
     },
 ];
 

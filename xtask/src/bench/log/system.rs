@@ -17,6 +17,7 @@ use crate::run::output;
 
 pub(in crate::bench) const OURS: &str = "anteros log";
 pub(in crate::bench) const EXT4: &str = "ext4";
+pub(in crate::bench) const HOLLOW: &str = "hollow daemon";
 pub(in crate::bench) const MIRROR: &str = "passthru on ext4";
 pub(in crate::bench) const MIRROR_DAEMON: &str = "passthru --data daemon on ext4";
 pub(in crate::bench) const MIRROR_LIBFUSE: &str = "passthrough_hp --nopassthrough on ext4";
@@ -37,6 +38,8 @@ enum How {
     /// One of the kernel's, and options of its mount.
     Kernel(&'static Kind, Option<&'static CStr>),
     Mirror(&'static Kind, Way),
+    /// A daemon that keeps nothing but names: the program that is it.
+    Hollow(PathBuf),
 }
 
 impl System {
@@ -100,6 +103,23 @@ impl System {
             how: How::Kernel(kind, Some(options)),
             launches: 0,
         }
+    }
+
+    /// A daemon that keeps nothing but names, and nothing when it is unmounted.
+    ///
+    /// # Errors
+    /// When this program is not found any more.
+    pub(in crate::bench) fn hollow() -> Outcome<Self> {
+        Ok(Self {
+            name: HOLLOW.to_owned(),
+            how: How::Hollow(std::env::current_exe()?),
+            launches: 0,
+        })
+    }
+
+    /// Tells whether what was written is there when it is mounted again.
+    pub(in crate::bench) fn is_lasting(&self) -> bool {
+        !matches!(self.how, How::Hollow(_))
     }
 
     pub(in crate::bench) fn is_mirror(&self) -> bool {
@@ -173,6 +193,7 @@ impl System {
                 output(&mut command).map(drop)
             }
             How::Kernel(kind, _) | How::Mirror(kind, _) => kind.make(node),
+            How::Hollow(_) => Ok(()),
         }
     }
 
@@ -196,6 +217,15 @@ impl System {
                 native: Some(kind.mount_with(node, &native, *options)?),
                 directory: native,
             }),
+            How::Hollow(program) => {
+                let mut command = Command::new(program);
+                command.arg("hollow").arg(&mount);
+                Ok(Stand {
+                    daemon: Some(Daemon::start(&mut command, &mount)?),
+                    native: None,
+                    directory: mount,
+                })
+            }
             How::Mirror(kind, way) => {
                 let mounted = kind.mount(node, &native)?;
                 let source = native.join("source");
@@ -283,6 +313,7 @@ impl Contender for System {
                 format!("mount -t {} -o {options} DEVICE DIR", kind.name)
             }
             How::Mirror(_, way) => way.command(),
+            How::Hollow(_) => "cargo xtask hollow DIR".to_owned(),
         }
     }
 }
