@@ -14,6 +14,9 @@ use crate::bench::mounted::{Daemon, Mounted, mount};
 use crate::outcome::Outcome;
 use crate::peers;
 
+/// A daemon that has zeros in the place of content.
+pub(super) const ZEROS: &str = "daemon of zeros";
+
 /// A way to read a corpus.
 #[derive(Clone)]
 pub(super) struct Contender {
@@ -69,6 +72,19 @@ impl Contender {
             name: name.to_owned(),
             format,
             how: How::Fuse(words),
+        })
+    }
+
+    /// A daemon of the names in an image, whose files are all zeros.
+    ///
+    /// # Errors
+    /// When this program is not found any more.
+    pub(super) fn zeros(format: Format) -> Outcome<Self> {
+        let program = std::env::current_exe()?;
+        Ok(Self {
+            name: ZEROS.to_owned(),
+            format,
+            how: How::Fuse(vec![program.into(), "hollow".into()]),
         })
     }
 
@@ -138,6 +154,7 @@ impl contest::Contender for Contender {
     fn command(&self) -> String {
         let kind = self.format.kernel_name();
         match &self.how {
+            How::Fuse(_) if self.name == ZEROS => "cargo xtask hollow IMAGE DIR".to_owned(),
             How::Fuse(words) => {
                 let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
                 format!("{} IMAGE DIR", words.join(" "))

@@ -20,6 +20,7 @@ mod launch;
 mod lineup;
 mod memory;
 mod memory_limit;
+mod order;
 mod pattern;
 mod patterns;
 mod presets;
@@ -38,9 +39,10 @@ use harness::Bench;
 /// A part of the benchmark: its name and what runs it.
 type Part = (&'static str, fn(&mut Bench) -> Outcome);
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     ("patterns", patterns::patterns),
     ("large", patterns::large),
+    ("order", order::order),
     ("presets", presets::presets),
     ("table1", amplification::table1),
     ("memory", memory::memory),

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::thread;
@@ -75,14 +76,35 @@ pub(super) fn plan(
 /// # Errors
 /// When the file cannot be opened or a block not read.
 pub(super) fn read(path: &Path, plan: &[Vec<u64>]) -> io::Result<Reading> {
-    let file = &File::open(path)?;
+    read_by(path, plan, |file, offsets| read_at(file, offsets))
+}
+
+/// Reads a file in order, each reader a part of it, in pieces of so many bytes.
+///
+/// # Errors
+/// When the file cannot be opened or a piece not read.
+pub(super) fn read_in_order(
+    path: &Path,
+    parts: &[Range<u64>],
+    piece: usize,
+) -> io::Result<Reading> {
+    read_by(path, parts, |file, part| read_part(file, part, piece))
+}
+
+/// Has each reader read what is planned for it, by a thread of its own if there are several.
+fn read_by<T: Sync>(
+    path: &Path,
+    plan: &[T],
+    read: impl Fn(&File, &T) -> io::Result<(u64, u64)> + Sync,
+) -> io::Result<Reading> {
+    let (file, read) = (&File::open(path)?, &read);
     let start = Instant::now();
     let readings: Vec<io::Result<(u64, u64)>> = match plan {
-        [alone] => vec![read_at(file, alone)],
+        [alone] => vec![read(file, alone)],
         many => thread::scope(|scope| {
             let readers: Vec<_> = many
                 .iter()
-                .map(|offsets| scope.spawn(move || read_at(file, offsets)))
+                .map(|one| scope.spawn(move || read(file, one)))
                 .collect();
             let joined = readers.into_iter().map(|reader| reader.join());
             joined
@@ -114,6 +136,21 @@ fn read_at(file: &File, offsets: &[u64]) -> io::Result<(u64, u64)> {
         digest = digest.wrapping_add(digest_of(&buffer[..count], offset));
     }
     Ok((bytes, digest))
+}
+
+/// Reads a part of a file in pieces: how many bytes there were, and the digest of its blocks.
+fn read_part(file: &File, part: &Range<u64>, piece: usize) -> io::Result<(u64, u64)> {
+    let mut buffer = vec![0; piece];
+    let (mut at, mut digest) = (part.start, 0_u64);
+    while at < part.end {
+        let len = (part.end - at).min(piece as u64) as usize;
+        file.read_exact_at(&mut buffer[..len], at)?;
+        for block in buffer[..len].chunks(BLOCK) {
+            digest = digest.wrapping_add(digest_of(block, at));
+            at += block.len() as u64;
+        }
+    }
+    Ok((at - part.start, digest))
 }
 
 /// Reads a file from end to end: its bytes and their digest.
@@ -183,6 +220,18 @@ mod tests {
         assert!(twice[0].concat().iter().all(|&offset| offset < 10 * MIB));
         let distinct: std::collections::HashSet<_> = twice[0].concat().into_iter().collect();
         assert!(distinct.len() > 200, "{} of 256 differ", distinct.len());
+    }
+
+    #[test]
+    fn the_digest_is_the_same_for_pieces_of_any_size() {
+        let path = Path::new("/proc/self/exe");
+        let bytes = std::fs::metadata(path).unwrap().len();
+        let middle = bytes / 2 / BLOCK as u64 * BLOCK as u64;
+        let whole = read_whole(path).unwrap();
+        for piece in [BLOCK, 32 * BLOCK] {
+            let reading = read_in_order(path, &[0..middle, middle..bytes], piece).unwrap();
+            assert_eq!((reading.bytes, reading.digest), whole, "{piece}");
+        }
     }
 
     #[test]

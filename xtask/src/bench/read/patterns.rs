@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::contender::Contender;
+use super::contender::{Contender, ZEROS};
 use super::format::{EROFS_64K, EROFS_LZMA_1M, Format};
 use super::harness::{Bench, State};
 use super::pattern::{self, BLOCK, Pattern, Reading};
@@ -237,7 +237,8 @@ impl Bench<'_> {
         read: impl FnOnce(&Path) -> Outcome<Reading>,
     ) -> Outcome<Vec<f64>> {
         let reading = self.fresh(contender, corpus, state, |served| read(served.directory()))?;
-        if (reading.bytes, reading.digest) != (genuine.bytes, genuine.digest) {
+        let is_same = contender.name == ZEROS || reading.digest == genuine.digest;
+        if reading.bytes != genuine.bytes || !is_same {
             return Err("it reads other data than the corpus holds".into());
         }
         Ok(vec![reading.bytes as f64 / reading.elapsed.as_secs_f64()])
