@@ -263,6 +263,62 @@ fn content_that_does_not_shrink_comes_along_as_it_is() {
     assert_sound(device.clone());
 }
 
+/// Words of a small language: they are found again far away.
+fn prose(pages: usize) -> Vec<u8> {
+    let mut roll = dice(5);
+    let letters = |word: Vec<u8>| word.iter().map(|byte| b'a' + byte % 26).collect();
+    let words = (0..4000).map(|n| letters(bytes(n, 3 + n as usize % 9)));
+    let words: Vec<Vec<u8>> = words.collect();
+    let mut prose = Vec::new();
+    while prose.len() < pages * PAGE {
+        prose.extend_from_slice(&words[roll(4000) as usize]);
+    }
+    prose.truncate(pages * PAGE);
+    prose
+}
+
+/// Blocks that a file takes which was compressed as it was written, and those that it takes afterwards.
+fn taken_twice(device: &Arc<MemoryDevice>, name: &str, content: &[u8]) -> (u64, u64) {
+    let tree = mounted(device);
+    let empty = tree.0.condition().used_blocks;
+    tree.put(name, content).unwrap();
+    tree.0.checkpoint().unwrap();
+    let before = tree.0.condition().used_blocks - empty;
+    let ino = tree.ino(name).unwrap();
+    tree.0.compact(&[ino], |_| None, |_| true).unwrap();
+    tree.0.checkpoint().unwrap();
+    assert!(tree.read(name).unwrap() == content);
+    let after = tree.0.condition().used_blocks - empty;
+    tree.0.close().unwrap();
+    assert_sound(device.clone());
+    (before, after)
+}
+
+/// Larger windows and a slower encoder take less of what was compressed as it was written.
+#[test]
+fn content_that_is_compressed_already_shrinks_further() {
+    let (before, after) = taken_twice(&device(64 * MIB), "prose", &prose(512));
+    assert!(before < 512, "{before} blocks");
+    assert!(after < before * 19 / 20, "{before} blocks became {after}");
+    let (before, after) = taken_twice(&device(64 * MIB), "lib.so", &program(512));
+    assert!(before < 400, "{before} blocks");
+    assert!(after <= before, "{before} blocks became {after}");
+}
+
+/// A page that gains nothing is in the same chunk as others that move: it does not keep all of it.
+#[test]
+fn a_page_that_gains_nothing_keeps_no_chunk() {
+    let content: Vec<u8> = (0..512)
+        .flat_map(|page| match page % 8 {
+            0 => bytes(page, PAGE),
+            _ => [bytes(page, PAGE / 4), vec![7; PAGE / 4 * 3]].concat(),
+        })
+        .collect();
+    let (before, after) = taken_twice(&device(64 * MIB), "mixed", &content);
+    assert!(before < 240, "{before} blocks");
+    assert!(after <= before, "{before} blocks became {after}");
+}
+
 #[test]
 fn it_may_be_stopped_at_any_time() {
     let (device, tree, content) = installed(1000);

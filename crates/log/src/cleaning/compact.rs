@@ -11,7 +11,7 @@ use anteros_core::{FileKind, FsError, FsResult, Timestamp, WritableDevice};
 
 use crate::cleaning::Cleaning;
 use crate::cleaning::order::{Share, Window, windows_of};
-use crate::compress::chunks::{CHUNK_BLOCKS_MAX, CHUNK_BYTES_MAX, Chunk, Compressor};
+use crate::compress::chunks::{CHUNK_BLOCKS_MAX, CHUNK_BYTES_MAX, Chunk, Compressor, have};
 use crate::compress::codec::Codec;
 use crate::compress::kind::ContentKind;
 use crate::compress::policy::{Policy, Rules};
@@ -130,10 +130,35 @@ impl Taken {
         placed.collect()
     }
 
+    /// Pages that gain nothing, but lie in a chunk that the others leave: as they are, they take no more than all of that.
+    fn stragglers(&self, pages: &[(u32, &Block)], chunks: &[Chunk]) -> Vec<Chunk> {
+        let mut stragglers = Vec::new();
+        let placed: Vec<_> = self.places.iter().zip(pages).collect();
+        for mates in
+            placed.chunk_by(|((_, left), _), ((_, right), _)| left.chunk() == right.chunk())
+        {
+            let left = mates.iter().filter(|((lblk, _), _)| !have(chunks, *lblk));
+            let left: Vec<_> = left.map(|(_, page)| **page).collect();
+            let blocks = match mates {
+                [((_, Pointer::Packed(at)), _), ..] => usize::from(at.behind),
+                _ => 0,
+            };
+            if left.len() < mates.len() && left.len() <= blocks {
+                let runs = left.chunk_by(|(left, _), (right, _)| left + 1 == *right);
+                stragglers.extend(runs.map(|run| Chunk::stored(self.window.ino, run)));
+            }
+        }
+        stragglers
+    }
+
     pub(crate) fn compress(mut self, compressor: &mut Compressor) -> Pressed {
         let begun = Instant::now();
         let (ino, rules, room) = (self.window.ino, &self.rules, CHUNK_BYTES_MAX);
-        let chunks = compressor.compress(ino, &self.pages(), rules, self.codec, room);
+        let pages = self.pages();
+        let mut chunks = compressor.compress(ino, &pages, rules, self.codec, room);
+        let stragglers = self.stragglers(&pages, &chunks);
+        chunks.extend(stragglers);
+        chunks.sort_unstable_by_key(|chunk| chunk.lblk);
         self.content = Vec::new();
         let took = begun.elapsed();
         Pressed {

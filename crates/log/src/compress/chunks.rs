@@ -37,7 +37,7 @@ pub(crate) struct Chunk {
 
 impl Chunk {
     /// Pages as they are.
-    fn stored(ino: u32, pages: &[(u32, impl Deref<Target = Block>)]) -> Self {
+    pub(crate) fn stored(ino: u32, pages: &[(u32, impl Deref<Target = Block>)]) -> Self {
         Self {
             ino,
             lblk: pages[0].0,
@@ -67,6 +67,13 @@ impl Chunk {
             ..Slot::new(SlotKind::Data)
         }
     }
+}
+
+/// Returns whether one of some chunks, by rising number, has a logical block.
+pub(crate) fn have(chunks: &[Chunk], lblk: u32) -> bool {
+    let first_behind = chunks.partition_point(|chunk| chunk.lblk <= lblk);
+    let chunk = first_behind.checked_sub(1).and_then(|at| chunks.get(at));
+    chunk.is_some_and(|chunk| lblk - chunk.lblk < u32::from(chunk.blocks))
 }
 
 impl Rules {

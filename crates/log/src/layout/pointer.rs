@@ -151,6 +151,14 @@ impl Pointer {
         matches!(self, Self::Plain(..) | Self::Preallocated)
     }
 
+    /// The block and the slot in which its chunk begins, if it is compressed.
+    pub fn chunk(self) -> Option<(u64, u8)> {
+        match self {
+            Self::Packed(at) => Some((at.block, at.slot)),
+            _ => None,
+        }
+    }
+
     /// The block that it names.
     pub fn block(self) -> Option<u64> {
         match self {

@@ -559,7 +559,7 @@ impl Nodes {
         let first = lblk.saturating_sub(at.sequence.into());
         let mut is_used = false;
         self.for_pointers(ino, first..first + CHUNK_BLOCKS_MAX, |_, pointer| {
-            is_used |= is_same_chunk(pointer, at);
+            is_used |= pointer.chunk() == Some((at.block, at.slot));
         })?;
         if !is_used {
             at.places()
@@ -567,10 +567,6 @@ impl Nodes {
         }
         Ok(())
     }
-}
-
-fn is_same_chunk(pointer: Pointer, at: Slotted) -> bool {
-    matches!(pointer, Pointer::Packed(found) if (found.block, found.slot) == (at.block, at.slot))
 }
 
 #[cfg(test)]
