@@ -90,6 +90,7 @@ mod statistics;
 mod store;
 
 pub use cleaning::compact::Compacted;
+pub use cleaning::estimate::{Estimate, Gain};
 pub use cleaning::launches::{
     BlockReads, FileReads, Launches, Mark, RECORD_BYTES_MAX, ROUNDS, RecordFault, Version,
 };
@@ -97,6 +98,7 @@ pub use compress::codec::Codec;
 pub use compress::policy::Policy;
 pub use durable::recover::Recovery;
 pub use error::LogError;
+pub use files::usage::{ClassUse, Plain, Usage};
 pub use layout::superblock::Shape;
 pub use mount::log::{Condition, Log};
 pub use mount::scrub::{ScrubPosition, Scrubbed};

@@ -558,11 +558,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Numbers that [`COMPACTION`] shows of a compaction: files, files that are left alone, logical blocks looked at,
-/// compressed ones, their bytes, and warnings.
+/// compressed ones, their bytes, warnings, and logical blocks of all files and those of them that were passed.
 fn counts(done: &Compacted) -> Vec<u64> {
     let Compacted {
         files,
         others,
+        total,
+        passed,
         seen,
         blocks,
         bytes,
@@ -576,6 +578,8 @@ fn counts(done: &Compacted) -> Vec<u64> {
         *blocks,
         *bytes,
         warnings.len() as u64,
+        *total,
+        *passed,
     ]
 }
 

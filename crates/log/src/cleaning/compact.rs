@@ -39,6 +39,10 @@ pub struct Compacted {
     pub files: u64,
     /// Files that were asked for and are not: databases and their journals, which are compressed as they are written.
     pub others: u64,
+    /// Logical blocks of the files that are compressed in the background.
+    pub total: u64,
+    /// Logical blocks among them that were passed, for they were looked at or need not be.
+    pub passed: u64,
     /// Logical blocks that were looked at.
     pub seen: u64,
     /// Logical blocks that are compressed now.
@@ -61,6 +65,13 @@ pub(crate) enum Suits {
     No,
     /// It has no content.
     NoFile,
+}
+
+impl Suits {
+    /// Tells whether all of a file is compressed, and not only what launches read of it.
+    pub(crate) fn is_whole(self) -> bool {
+        matches!(self, Self::Executable | Self::Other)
+    }
 }
 
 /// Readiness of a file for compression that nobody has asked for.
@@ -93,11 +104,11 @@ impl Unsettled {
 
 /// A window to be read and compressed.
 pub(crate) struct Taken {
-    window: Window,
+    pub(super) window: Window,
     codec: Codec,
     rules: Rules,
     /// Its logical blocks that have places, and these.
-    places: Vec<(u32, Pointer)>,
+    pub(super) places: Vec<(u32, Pointer)>,
     /// The checkpoint after which they had these places: before the next one, no other content gets one of them.
     checkpoint: u64,
     /// Tells what the device has of the content.
@@ -171,8 +182,8 @@ impl Taken {
 
 /// A window that was compressed, to be written.
 pub(crate) struct Pressed {
-    taken: Taken,
-    chunks: Vec<Chunk>,
+    pub(super) taken: Taken,
+    pub(super) chunks: Vec<Chunk>,
     took: Duration,
 }
 
@@ -183,16 +194,13 @@ impl Cleaning {
         if policy == Policy::None {
             return Err(FsError::Unsupported);
         }
-        self.repack(ino)?;
         if self.live(ino)?.kind() != FileKind::Regular {
             return Ok(Suits::NoFile);
         }
         self.recall_name(ino)?;
-        let kind = self.content_kind(ino)?;
-        Ok(match kind {
+        Ok(match self.content_kind(ino)? {
             ContentKind::Executable => Suits::Executable,
-            _ if policy == Policy::Force => Suits::Other,
-            _ if policy.compacts_all() && !kind.is_rewritten() => Suits::Other,
+            kind if policy.compacts(kind) => Suits::Other,
             _ => Suits::No,
         })
     }
@@ -208,6 +216,7 @@ impl Cleaning {
             Some(file) if !file.is_cold(now, cold) => return Ok(Ripe::Later),
             Some(_) => {}
         }
+        self.repack(ino)?;
         Ok(match self.suits(ino)? {
             Suits::Other => Ripe::Yes,
             Suits::Executable if executables => Ripe::Yes,
@@ -216,12 +225,17 @@ impl Cleaning {
     }
 
     /// Has an inode that has a block for itself written to a slot with the next checkpoint.
-    fn repack(&mut self, ino: u32) -> FsResult<()> {
-        if ino != ROOT && self.packs_inodes() && matches!(self.place_of(ino)?, NodePlace::Block(_))
-        {
+    pub(crate) fn repack(&mut self, ino: u32) -> FsResult<()> {
+        if self.is_to_be_packed(ino)? {
             self.live(ino)?.mark_dirty();
         }
         Ok(())
+    }
+
+    /// Tells whether an inode has a block for itself and need not have.
+    pub(crate) fn is_to_be_packed(&mut self, ino: u32) -> FsResult<bool> {
+        let may_be = ino != ROOT && self.packs_inodes();
+        Ok(may_be && matches!(self.place_of(ino)?, NodePlace::Block(_)))
     }
 
     /// Finds out what kind of file the name says that it is, if that was forgotten.
@@ -313,6 +327,16 @@ impl Cleaning {
         done: &mut Compacted,
     ) -> FsResult<Vec<Taken>> {
         self.make_room_to_compact(windows.iter())?;
+        self.find_windows(windows, is_recorded, done)
+    }
+
+    /// Finds the content of windows that are at rest. `is_recorded` says that it is known what launches read.
+    pub(crate) fn find_windows(
+        &mut self,
+        windows: &[Window],
+        is_recorded: bool,
+        done: &mut Compacted,
+    ) -> FsResult<Vec<Taken>> {
         let mut taken = Vec::with_capacity(windows.len());
         for window in windows {
             done.seen += window.range.len() as u64;

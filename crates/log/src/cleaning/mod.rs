@@ -1,12 +1,13 @@
 //! Cleaning: valid blocks move out of segments, which become free.
 //!
 //! This floor is asked for free segments before anything is written ([`clean`]), to compress executables again in the
-//! background ([`compact`]) in the order in which launches read them ([`launches`], [`order`]), and to put the nodes
-//! together that launches look up ([`gather`]). What it moves becomes durable with the next checkpoint. It uses
-//! `durable` and what lies below.
+//! background ([`compact`]) in the order in which launches read them ([`launches`], [`order`]), or to tell what that would
+//! gain ([`estimate`]), and to put the nodes together that launches look up ([`gather`]). What it moves becomes durable with
+//! the next checkpoint. It uses `durable` and what lies below.
 
 pub(crate) mod clean;
 pub(crate) mod compact;
+pub(crate) mod estimate;
 pub(crate) mod gather;
 pub(crate) mod launches;
 pub(crate) mod order;

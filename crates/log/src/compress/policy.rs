@@ -46,6 +46,16 @@ impl Policy {
         matches!(self, Self::Record | Self::Force)
     }
 
+    /// Returns whether files of this kind are compressed in the background.
+    pub(crate) fn compacts(self, kind: ContentKind) -> bool {
+        match self {
+            Self::None => false,
+            Self::Force => true,
+            Self::Record => !kind.is_rewritten(),
+            Self::Comp | Self::FpcN | Self::Paper => kind == ContentKind::Executable,
+        }
+    }
+
     /// Returns whether inodes lie in slots of packed blocks.
     pub(crate) fn packs_inodes(self) -> bool {
         matches!(self, Self::Record | Self::Force)

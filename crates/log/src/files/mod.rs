@@ -5,8 +5,9 @@
 //! ([`read`]), and leave for it ([`write_back`]). Content of an atomic write waits beside them ([`atomic`]), and what
 //! memory has no room for goes ([`evict`]). Above that lie directories ([`dir`]), the operations that change names
 //! ([`names`]), extended attributes ([`xattr`], some of overlayfs in [`layers`]) and access control lists ([`acl`]).
-//! It keeps the changes that no group has ([`unrecorded`]) and counts the lookups of inodes ([`lookups`]). All of
-//! it happens in memory; `durable` says when it is written. It uses `packing` and what lies below.
+//! It keeps the changes that no group has ([`unrecorded`]), and counts the lookups of inodes ([`lookups`]) and what
+//! content takes ([`usage`]). All of it happens in memory; `durable` says when it is written. It uses `packing` and what
+//! lies below.
 
 pub(crate) mod acl;
 pub(crate) mod atomic;
@@ -20,6 +21,7 @@ pub(crate) mod names;
 pub(crate) mod pieces;
 pub(crate) mod read;
 mod unrecorded;
+pub(crate) mod usage;
 mod write;
 mod write_back;
 pub(crate) mod xattr;

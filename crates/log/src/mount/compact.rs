@@ -8,10 +8,11 @@ use crate::cleaning::compact::{Compacted, STEP_BLOCKS, Suits, Taken};
 use crate::cleaning::launches::FileReads;
 use crate::cleaning::order::{Share, Stop, Turn, Window, launch_windows};
 use crate::mount::log::Log;
+use crate::mount::state::State;
 use crate::mount::work::{Batch, Work};
 
 /// Logical blocks of a file that are looked at at once: 16 MiB.
-const LOOKED_AT: u32 = 1 << 12;
+pub(super) const LOOKED_AT: u32 = 1 << 12;
 
 /// Marks of a trail that are followed at once.
 const MARKS: usize = 128;
@@ -20,24 +21,24 @@ const MARKS: usize = 128;
 const TRIES: usize = 3;
 
 /// A file of which what no launch has read is compressed.
-struct Rest {
-    ino: u32,
+pub(super) struct Rest {
+    pub(super) ino: u32,
     /// Its number among those that launches read.
     launched: Option<usize>,
 }
 
 /// Files to compress, and their use by launches.
 #[derive(Default)]
-struct Wanted {
+pub(super) struct Wanted {
     /// Files that launches read.
     launched: Vec<(u32, FileReads)>,
-    rest: Vec<Rest>,
+    pub(super) rest: Vec<Rest>,
     trail: Vec<Stop>,
 }
 
 impl Wanted {
     /// The windows that launches read, those that only one did last. The trail leads to all of them.
-    fn launched(&mut self) -> Vec<Window> {
+    pub(super) fn launched(&mut self) -> Vec<Window> {
         let again = launch_windows(self.launched.iter(), Share::Again);
         let once = launch_windows(self.launched.iter(), Share::Once);
         let windows = || again.iter().chain(&once);
@@ -57,13 +58,13 @@ impl Wanted {
         if is_launched {
             self.launched.push((ino, reads));
         }
-        if matches!(suits, Suits::Executable | Suits::Other) {
+        if suits.is_whole() {
             self.rest.push(Rest { ino, launched });
         }
     }
 
     /// The logical blocks of a file that launches read.
-    fn read_of(&self, rest: &Rest) -> Vec<u32> {
+    pub(super) fn read_of(&self, rest: &Rest) -> Vec<u32> {
         let reads = rest.launched.and_then(|at| self.launched.get(at));
         let reads = reads
             .iter()
@@ -89,7 +90,11 @@ impl Log {
         goes_on: impl FnMut(&Compacted) -> bool,
     ) -> FsResult<Compacted> {
         let mut work = Work::new(goes_on, None);
-        let mut wanted = self.sort(files, reads, &mut work)?;
+        self.lock().store.check_writable()?;
+        let mut wanted = self.sort(files, reads, &mut work, |state, ino, _| {
+            state.repack(ino)?;
+            self.relieve(state)
+        })?;
         let first = wanted.launched();
         if !self.compact_windows(first, &mut work)? {
             return Ok(work.done);
@@ -102,25 +107,31 @@ impl Log {
         Ok(work.done)
     }
 
-    /// Finds out what is asked for.
-    fn sort<G>(
+    /// Finds out what is asked for. `look` is called for each file that is there, with the lock held.
+    pub(super) fn sort<G>(
         &self,
         files: &[Ino],
         reads: impl Fn(Ino) -> Option<FileReads>,
         work: &mut Work<'_, G>,
+        mut look: impl FnMut(&mut State, u32, Suits) -> FsResult<()>,
     ) -> FsResult<Wanted> {
         let mut wanted = Wanted::default();
-        self.lock().store.check_writable()?;
         for &file in files {
             let ino = u32::try_from(file.0).map_err(|_| FsError::NotFound)?;
             // The lock is not to be held while somebody is asked what was read.
             let mut state = self.lock();
-            let suits = match state.suits(ino) {
+            let (suits, blocks) = match state.suits(ino) {
                 // It may be gone by now.
-                Err(FsError::NotFound) => Suits::No,
-                suits => suits?,
+                Err(FsError::NotFound) => (Suits::No, 0),
+                suits => (suits?, state.blocks_of(ino)?),
             };
-            self.relieve(&mut state)?;
+            if suits.is_whole() {
+                work.done.total += u64::from(blocks);
+            }
+            match look(&mut state, ino, suits) {
+                Err(FsError::NotFound) => {}
+                looked => looked?,
+            }
             drop(state);
             let reads = reads(file);
             work.is_recorded |= reads.is_some();
@@ -163,12 +174,13 @@ impl Log {
         batch: &mut Batch,
         work: &mut Work<'_, impl FnMut(&Compacted) -> bool>,
     ) -> FsResult<bool> {
+        let end = self.lock().blocks_of(ino)?;
         let Some(file) = self.lock().unsettled(ino)? else {
+            work.done.passed += u64::from(end);
             return Ok(true);
         };
         let reached = work.reached.filter(|(begun, _)| *begun == file);
         let start = reached.map_or(0, |(_, start)| start);
-        let end = self.lock().blocks_of(ino)?;
         for from in (start..end).step_by(LOOKED_AT as usize) {
             let until = end.min(from + LOOKED_AT);
             let windows = {
@@ -176,7 +188,8 @@ impl Log {
                 state.rest_windows(ino, from..until, read, work.is_recorded)?
             };
             batch.add(windows);
-            if batch.blocks >= STEP_BLOCKS && !self.compact_batch(batch, work)? {
+            work.done.passed += u64::from(until - from);
+            if batch.is_full() && !self.compact_batch(batch, work)? {
                 work.reached = Some((file, from));
                 return Ok(false);
             }
@@ -240,12 +253,7 @@ impl Log {
             if !work.goes_on() {
                 return Ok(false);
             }
-            let mut blocks = 0;
-            let fits = |window: &&Window| {
-                blocks += window.range.len();
-                blocks <= STEP_BLOCKS
-            };
-            let (now, later) = rest.split_at(rest.iter().take_while(fits).count());
+            let (now, later) = step(rest);
             if !self.compact_step(now.to_vec(), work)? {
                 return Ok(false);
             }
@@ -261,7 +269,11 @@ impl Log {
         work: &mut Work<'_, impl FnMut(&Compacted) -> bool>,
     ) -> FsResult<bool> {
         for _ in 0..TRIES {
-            let taken = self.take_windows(&windows, work)?;
+            let is_recorded = work.is_recorded;
+            let taken = self.read_windows(&mut work.done, |state, done| {
+                state.store.check_writable()?;
+                state.take_windows(&windows, is_recorded, done)
+            })?;
             let Some(pressed) = work.compress(taken) else {
                 return Ok(false);
             };
@@ -280,15 +292,14 @@ impl Log {
         Ok(true)
     }
 
-    /// Finds windows, and reads them.
-    fn take_windows(
+    /// Reads windows that `find` finds.
+    pub(super) fn read_windows(
         &self,
-        windows: &[Window],
-        work: &mut Work<'_, impl FnMut(&Compacted) -> bool>,
+        done: &mut Compacted,
+        find: impl FnOnce(&mut State, &mut Compacted) -> FsResult<Vec<Taken>>,
     ) -> FsResult<Vec<Taken>> {
         let mut state = self.lock();
-        state.store.check_writable()?;
-        let taken = state.take_windows(windows, work.is_recorded, &mut work.done);
+        let taken = find(&mut state, done);
         let end = state.store.hand_over();
         state.shrink();
         // No segment is given back meanwhile.
@@ -296,8 +307,18 @@ impl Log {
         drop(state);
         self.writer.finish(end)?;
         let mut taken = taken?;
-        taken.retain_mut(|taken| taken.read(&*self.device, &mut work.done));
+        taken.retain_mut(|taken| taken.read(&*self.device, done));
         drop(reading);
         Ok(taken)
     }
+}
+
+/// The first windows, as many as are looked at while others wait, and those behind them.
+pub(super) fn step(windows: &[Window]) -> (&[Window], &[Window]) {
+    let mut blocks = 0;
+    let fits = |window: &&Window| {
+        blocks += window.range.len();
+        blocks <= STEP_BLOCKS
+    };
+    windows.split_at(windows.iter().take_while(fits).count())
 }

@@ -4,12 +4,14 @@
 //! reads ahead of them ([`prefetch`]), and does what takes long in parts, between which others have their turn:
 //! large files ([`pieces`]), cleaning that someone asks for ([`gc`]), compression in the background ([`compact`] by [`work`]),
 //! also of what nobody has asked for ([`sweep`]), compression before writeback ([`prepare`], with the files of
-//! [`preparing`], on a device whose [`speed`] is known), reading everything to find damage ([`scrub`]). For messages it finds the
-//! [path](paths) of an inode. It uses every floor below.
+//! [`preparing`], on a device whose [`speed`] is known), reading everything to find damage ([`scrub`]), telling
+//! what compression would gain ([`estimate`]) and what content takes ([`usage`]). For messages it finds the [path](paths) of an
+//! inode. It uses every floor below.
 
 mod answers;
 mod atomic;
 mod compact;
+mod estimate;
 mod footprint;
 mod gc;
 pub(crate) mod log;
@@ -22,5 +24,6 @@ pub(crate) mod scrub;
 mod speed;
 mod state;
 pub(crate) mod sweep;
+mod usage;
 pub(crate) mod vfs;
 mod work;

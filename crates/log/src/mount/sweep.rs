@@ -94,7 +94,7 @@ impl Log {
         let inos = match inos {
             Ok(inos) => inos,
             Err(error) => {
-                tolerate(error, work, "node address table")?;
+                tolerate(error, &mut work.done.warnings, "node address table")?;
                 Vec::new()
             }
         };
@@ -108,7 +108,7 @@ impl Log {
                 Ok(End::Done) => {}
                 Ok(End::Later) => end = End::Later,
                 Ok(End::Stopped) => return Ok(End::Stopped),
-                Err(error) => tolerate(error, work, &format!("inode {ino}"))?,
+                Err(error) => tolerate(error, &mut work.done.warnings, &format!("inode {ino}"))?,
             }
         }
         Ok(match self.compact_batch(&mut batch, work)? {
@@ -147,15 +147,11 @@ impl Log {
 }
 
 /// Passes what is gone, and notes what cannot be read.
-fn tolerate(
-    error: FsError,
-    work: &mut Work<'_, impl FnMut(&Compacted) -> bool>,
-    what: &str,
-) -> FsResult<()> {
+pub(super) fn tolerate(error: FsError, warnings: &mut Vec<String>, what: &str) -> FsResult<()> {
     match error {
         FsError::NotFound => Ok(()),
         FsError::Corrupt(_) | FsError::Io(_) => {
-            work.done.warnings.push(format!("{what}: {error}"));
+            warnings.push(format!("{what}: {error}"));
             Ok(())
         }
         error => Err(error),

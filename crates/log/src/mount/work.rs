@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anteros_core::{go_last, processor_time, unpoisoned};
 
-use crate::cleaning::compact::{Compacted, Pressed, Taken, Unsettled};
+use crate::cleaning::compact::{Compacted, Pressed, STEP_BLOCKS, Taken, Unsettled};
 use crate::cleaning::order::Window;
 use crate::compress::chunks::Compressor;
 use crate::compress::codec::Pace;
@@ -107,12 +107,17 @@ fn compressors() -> Vec<Compressor> {
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) windows: Vec<Window>,
-    pub(super) blocks: usize,
+    blocks: usize,
     /// The files that end in it.
     pub(super) ended: Vec<Unsettled>,
 }
 
 impl Batch {
+    /// Tells whether there are enough of them for a step.
+    pub(super) fn is_full(&self) -> bool {
+        self.blocks >= STEP_BLOCKS
+    }
+
     pub(super) fn add(&mut self, windows: Vec<Window>) {
         let blocks = windows.iter().map(|window| window.range.len());
         self.blocks += blocks.sum::<usize>();
