@@ -4,6 +4,7 @@
 //! - `arguments`: what all of them are told.
 //! - `background`: how it leaves the terminal.
 //! - `metrics`, `mirror`, `log`: what it tells of itself when it serves an image, a directory, or a log.
+//! - `work`: what takes long and is ordered of a log; `compaction`: compression and estimates of it, whose numbers `tally` has.
 //! - `controls`: by which attributes commands ask something of it.
 //! - `workers`: the threads that answer.
 //! - `exposition`: the form of that; `latencies`: the part that is the same.
@@ -15,6 +16,8 @@
 
 pub mod arguments;
 pub mod background;
+#[cfg(feature = "whole")]
+pub mod compaction;
 pub mod controls;
 pub mod exposition;
 pub mod faults;
@@ -34,7 +37,11 @@ pub mod recording;
 #[cfg(feature = "whole")]
 pub mod scrub;
 #[cfg(feature = "whole")]
+pub mod tally;
+#[cfg(feature = "whole")]
 pub mod usage;
+#[cfg(feature = "whole")]
+pub mod work;
 pub mod workers;
 
 use std::path::Path;

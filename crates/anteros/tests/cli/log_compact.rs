@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anteros_tests::judge;
+use rustix::fs::XattrFlags;
+use serde_json::Value;
 
 use crate::log::{kill_daemon, mount, shop, umount, unmount};
 use crate::{Signal, Workshop, kill, run, wait_until};
@@ -194,4 +196,97 @@ fn programs_are_compressed_by_a_profile() {
     }
     assert_runs(&shop, &program);
     unmount(&shop, daemon);
+}
+
+/// Has the daemon write all that it has.
+fn write_all(shop: &Workshop) {
+    let flags = XattrFlags::empty();
+    rustix::fs::setxattr(shop.path("mnt"), "user.anteros.writing", b"all", flags).unwrap();
+}
+
+/// Puts the program into a log without compression, and the documents and sources of this one beside it.
+fn fill(shop: &Workshop) {
+    let daemon = mount(shop, "--policy none");
+    install(shop);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for directory in ["docs", "crates/log"] {
+        let mut copy = Command::new("cp");
+        copy.arg("-r")
+            .arg(root.join(directory))
+            .arg(shop.path("mnt"));
+        assert_eq!(run(&mut copy).status, Some(0), "{directory}");
+    }
+    fs::write(shop.path("mnt/a.db"), vec![1; 40_960]).unwrap();
+    unmount(shop, daemon);
+}
+
+/// Returns what was written to the device until now, and why.
+fn written(shop: &Workshop) -> Vec<String> {
+    let told = shop.good("stat --prometheus mnt");
+    let causes = told
+        .lines()
+        .filter(|line| line.contains("log_device_bytes_total{"));
+    causes.map(str::to_owned).collect()
+}
+
+fn json(told: &str) -> Value {
+    serde_json::from_str(told).unwrap()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap()
+}
+
+#[test]
+fn what_would_be_gained_is_told_before_and_nothing_is_changed() {
+    let shop = shop("2G");
+    fill(&shop);
+    let daemon = mount(&shop, "--policy record --idle-cpu 0 --scrub 0");
+    write_all(&shop);
+    let before = written(&shop);
+    assert!(!before.is_empty());
+    let told = shop.good("log compact mnt --dry-run");
+    for word in ["directory", "bin/", "docs/", "log/", "executable", "total"] {
+        assert!(told.contains(word), "{word}: {told}");
+    }
+    assert!(
+        told.contains("were looked at; nothing was changed"),
+        "{told}"
+    );
+    let told = json(&shop.good("log compact mnt --dry-run --json"));
+    let inside = json(&shop.good("log compact mnt/docs mnt/log --dry-run --json"));
+    write_all(&shop);
+    assert_eq!(written(&shop), before);
+    let taken = |of: &Value| ["stored_bytes", "stored_bytes_after"].map(|name| number(&of[name]));
+    let sums = |list: &Value| {
+        let list = list.as_array().unwrap().iter().map(taken);
+        list.fold([0, 0], |sum, of| [sum[0] + of[0], sum[1] + of[1]])
+    };
+    let total = taken(&told["total"]);
+    assert_eq!(sums(&told["directories"]), total);
+    assert_eq!(sums(&told["types"]), total);
+    let directories = told["directories"].as_array().unwrap();
+    let paths: Vec<&str> = directories
+        .iter()
+        .flat_map(|of| of["path"].as_str())
+        .collect();
+    assert_eq!(paths.len(), 4, "{paths:?}");
+    assert_eq!(paths[0], "bin/");
+    assert!(paths.contains(&"."), "{paths:?}");
+    let paths = inside["directories"].as_array().unwrap().iter();
+    let paths: Vec<&str> = paths.flat_map(|of| of["path"].as_str()).collect();
+    assert!(
+        paths.contains(&"log/src/") && paths.contains(&"docs"),
+        "{paths:?}"
+    );
+    assert_eq!(told["due_bytes"], told["tried_bytes"]);
+    let before = used(&shop);
+    shop.good("log compact mnt");
+    let gained = before - used(&shop);
+    let expected = total[0] - total[1];
+    let all = format!("{expected} expected, {gained} gained");
+    assert!(expected.abs_diff(gained) * 10 <= gained, "{all}");
+    unmount(&shop, daemon);
+    let refused = shop.bad(2, "log compact mnt --dry-run --rate 8M");
+    assert!(refused.contains("--rate"), "{refused}");
 }

@@ -1,31 +1,24 @@
 //! `anteros log compact`
 
-use std::collections::{HashMap, HashSet};
-use std::fs::{self, Metadata};
+mod estimate;
+mod found;
+
+use std::collections::HashSet;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::path::PathBuf;
 
 use anteros_core::parse_size;
 use anteros_trace::profile::Profile;
 use serde_json::json;
 
-use super::gc::{tell, wait};
+use self::estimate::{Estimate, parts};
+use self::found::{Asked, Found};
 use crate::args::ReportArgs;
-use crate::command::profile::fit::Fit;
-use crate::command::profile::tree::Tree;
-use crate::command::stat::attribute;
-use crate::daemon::log::COMPACTION;
-use crate::failure::{Failure, Kind, Outcome, Verdict};
+use crate::daemon::compaction::{COMPACTION, ESTIMATE};
+use crate::failure::{Failure, Outcome, Verdict};
 use crate::{interrupt, output, profiles};
 
 const PAGE: u64 = 4096;
-
-/// Numbers of inodes that fit into an attribute.
-const TOLD_AT_ONCE: usize = 2000;
-/// Ranges that fit, of at most 4 numbers.
-const RANGES_TOLD_AT_ONCE: usize = 1000;
 
 /// Compress files of a mounted log in the background
 ///
@@ -48,6 +41,10 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     rate: Option<u64>,
 
+    /// Change nothing, and show what would be gained, by directory and by type. Of more than 1 GiB, a part is tried
+    #[arg(long, conflicts_with = "rate")]
+    dry_run: bool,
+
     #[command(flatten)]
     report: ReportArgs,
 }
@@ -55,58 +52,48 @@ pub struct Args {
 impl Args {
     pub fn run(self) -> Outcome {
         let profile = self.profile.as_deref().map(profiles::load).transpose()?;
-        let files = self.files.iter();
-        let files: Result<Vec<_>, _> = files
-            .map(|path| path.canonicalize().map_err(|e| Failure::system(path, &e)))
-            .collect();
-        let files = files?;
-        let mount = mount_of(&files[0])?;
-        if attribute(&mount, COMPACTION)
-            .map_err(|e| Failure::system(&mount, &e))?
-            .is_none()
-        {
-            let message = format!("{}: no log is mounted here", self.files[0].display());
-            let hint = "name files in a directory that `anteros log mount` was given";
-            return Err(Failure::new(Kind::System, message).hint(hint));
+        let attribute = if self.dry_run { ESTIMATE } else { COMPACTION };
+        let asked = Asked::of(&self.files, attribute)?;
+        let faults = match self.dry_run {
+            true => self.estimate(&asked, profile.as_ref())?,
+            false => self.compact(&asked, profile.as_ref())?,
+        };
+        match faults {
+            0 => Ok(Verdict::Good),
+            _ => Ok(Verdict::Partial),
         }
-        let device = metadata(&mount)?.dev();
-        let mut inos = Vec::new();
-        for file in &files {
-            if metadata(file)?.dev() != device {
-                let message = format!(
-                    "{}: not in the log that is mounted at {}",
-                    file.display(),
-                    mount.display()
-                );
-                return Err(
-                    Failure::new(Kind::Usage, message).hint("name files of one log at a time")
-                );
-            }
-            collect(file, device, &mut inos)?;
-        }
-        let mut seen = HashSet::new();
-        inos.retain(|&ino| seen.insert(ino));
-        for inos in inos.chunks(TOLD_AT_ONCE) {
-            let words = inos
-                .iter()
-                .fold("add".to_owned(), |words, ino| format!("{words} {ino}"));
-            tell(&mount, COMPACTION, words.as_bytes())?;
-        }
-        if let Some(profile) = &profile {
-            tell_reads(&mount, &seen, profile)?;
-        }
-        let go = self
-            .rate
-            .map_or("go".to_owned(), |rate| format!("go {rate}"));
+    }
+
+    /// Shows what would be gained, and says how much could not be read.
+    fn estimate(&self, asked: &Asked, profile: Option<&Profile>) -> Result<u64, Failure> {
+        let parts = parts(asked)?;
         let asked_to_stop = interrupt::flag().map_err(Failure::os)?;
-        tell(&mount, COMPACTION, go.as_bytes())?;
-        let mut done = wait(&mount, COMPACTION, || {
-            !asked_to_stop.load(Ordering::Relaxed)
-        })?;
-        if asked_to_stop.load(Ordering::Relaxed) {
-            tell(&mount, COMPACTION, b"stop")?;
-            done = wait(&mount, COMPACTION, || true)?;
+        let bar = output::progress(self.report.json, "trying");
+        let estimate = Estimate::of(asked, parts, profile, &bar, &asked_to_stop)?;
+        bar.finish_and_clear();
+        interrupt::check(&asked_to_stop)?;
+        match self.report.json {
+            true => output::json(&estimate.json())?,
+            false => output::text(&estimate.table())?,
         }
+        Ok(estimate.unreadable())
+    }
+
+    /// Has all of it compressed, and says how much could not be read.
+    fn compact(&self, asked: &Asked, profile: Option<&Profile>) -> Result<u64, Failure> {
+        let mut seen = HashSet::new();
+        let mut all = Found::default();
+        for path in &asked.paths {
+            all.append(asked.find(path, &mut seen)?);
+        }
+        asked.tell(&all, profile)?;
+        let asked_to_stop = interrupt::flag().map_err(Failure::os)?;
+        let bar = output::progress(self.report.json, "compacting");
+        let done = asked.go(self.rate, &asked_to_stop, |progress| {
+            bar.set_length(progress.count(6) * PAGE);
+            bar.set_position(progress.count(7) * PAGE);
+        })?;
+        bar.finish_and_clear();
         let [files, others, seen, blocks, bytes, faults] =
             [0, 1, 2, 3, 4, 5].map(|at| done.count(at));
         match self.report.json {
@@ -124,39 +111,8 @@ impl Args {
             }
         }
         interrupt::check(&asked_to_stop)?;
-        match faults {
-            0 => Ok(Verdict::Good),
-            _ => Ok(Verdict::Partial),
-        }
+        Ok(faults)
     }
-}
-
-/// Tells the daemon what launches read of the files that are compressed, by a profile.
-fn tell_reads(mount: &Path, files: &HashSet<u64>, profile: &Profile) -> Result<(), Failure> {
-    let tree = Tree::open(mount)?;
-    let mut fit = Fit::new(&tree);
-    // A file of which one launch is known is taken for one that programs read again.
-    let rounds = profile.rounds.clamp(2, u8::MAX.into());
-    let mut told: HashMap<u64, Vec<String>> = HashMap::new();
-    for (order, range) in profile.ranges.iter().enumerate() {
-        let Some((ino, cut)) = fit.inode(range).filter(|(ino, _)| files.contains(ino)) else {
-            continue;
-        };
-        let launches = match profile.is_core(range) {
-            true => rounds,
-            false => range.count.clamp(1, rounds - 1),
-        };
-        let (start, end) = (cut.offset / PAGE, cut.end().div_ceil(PAGE));
-        let words = format!(" {start} {end} {launches} {order}");
-        told.entry(ino).or_default().push(words);
-    }
-    for (ino, ranges) in told {
-        for ranges in ranges.chunks(RANGES_TOLD_AT_ONCE) {
-            let words = format!("read {ino} {rounds}{}", ranges.concat());
-            tell(mount, COMPACTION, words.as_bytes())?;
-        }
-    }
-    Ok(())
 }
 
 fn tell_done(
@@ -174,38 +130,4 @@ fn tell_done(
         );
     }
     output::text(&text)
-}
-
-fn metadata(path: &Path) -> Result<Metadata, Failure> {
-    fs::symlink_metadata(path).map_err(|e| Failure::system(path, &e))
-}
-
-/// The directory that a file's file system is mounted at.
-fn mount_of(file: &Path) -> Result<PathBuf, Failure> {
-    let device = metadata(file)?.dev();
-    let mut mount = file;
-    while let Some(parent) = mount.parent() {
-        if metadata(parent)?.dev() != device {
-            break;
-        }
-        mount = parent;
-    }
-    Ok(mount.to_owned())
-}
-
-/// The inodes of a file, or of all that are in a directory.
-fn collect(path: &Path, device: u64, inos: &mut Vec<u64>) -> Result<(), Failure> {
-    let metadata = metadata(path)?;
-    if metadata.dev() != device {
-        return Ok(());
-    }
-    inos.push(metadata.ino());
-    if metadata.is_dir() {
-        let entries = fs::read_dir(path).map_err(|e| Failure::system(path, &e))?;
-        for entry in entries {
-            let entry = entry.map_err(|e| Failure::system(path, &e))?;
-            collect(&entry.path(), device, inos)?;
-        }
-    }
-    Ok(())
 }

@@ -11,7 +11,8 @@ use serde_json::json;
 use super::open;
 use crate::args::ReportArgs;
 use crate::command::stat::attribute;
-use crate::daemon::log::{CLEAN_ALL, CLEANING, Progress};
+use crate::daemon::log::{CLEAN_ALL, CLEANING};
+use crate::daemon::work::Progress;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
 
@@ -66,7 +67,7 @@ fn order(directory: &Path) -> Result<u64, Failure> {
     // What is no log has no such attribute, and must not get one.
     progress(directory, CLEANING)?;
     tell(directory, CLEANING, CLEAN_ALL)?;
-    let done = wait(directory, CLEANING, || true)?;
+    let done = wait(directory, CLEANING, |_| true)?;
     Ok(done.count(0))
 }
 
@@ -92,17 +93,17 @@ pub fn tell(directory: &Path, attribute: &str, value: &[u8]) -> Result<(), Failu
     })
 }
 
-/// Waits until all that was ordered is done, or `goes_on` says not to.
+/// Waits until all that was ordered is done, or `goes_on` says not to when it is shown how far that is.
 pub fn wait(
     directory: &Path,
     attribute: &str,
-    goes_on: impl Fn() -> bool,
+    mut goes_on: impl FnMut(&Progress) -> bool,
 ) -> Result<Progress, Failure> {
     let ordered = progress(directory, attribute)?.orders;
     loop {
         let progress = progress(directory, attribute)?;
         match &progress.failure {
-            _ if progress.done < ordered && goes_on() => std::thread::sleep(ASK_EVERY),
+            _ if progress.done < ordered && goes_on(&progress) => std::thread::sleep(ASK_EVERY),
             Some(failure) => {
                 return Err(Failure::new(
                     Kind::System,
