@@ -290,3 +290,37 @@ fn what_would_be_gained_is_told_before_and_nothing_is_changed() {
     let refused = shop.bad(2, "log compact mnt --dry-run --rate 8M");
     assert!(refused.contains("--rate"), "{refused}");
 }
+
+#[test]
+fn what_lies_in_a_log_is_told_by_type() {
+    let shop = shop("2G");
+    fill(&shop);
+    let device = json(&shop.good("log stat log --types --json"));
+    let types = &device["types"];
+    assert_eq!(number(&types["database"]["files"]), 1);
+    assert_eq!(number(&types["database"]["plain_bytes"]["left"]), 40_960);
+    let program = &types["executable"];
+    assert_eq!(program["bytes"], program["plain_bytes"]["new"]);
+    let daemon = mount(&shop, "--policy record");
+    assert_eq!(json(&shop.good("log stat mnt --types --json")), device);
+    let told = shop.good("log stat mnt --types");
+    for word in [
+        "executable",
+        "database",
+        "other",
+        "total",
+        "futile",
+        "new",
+        "left",
+    ] {
+        assert!(told.contains(word), "{word}: {told}");
+    }
+    shop.good("log compact mnt/bin");
+    let told = json(&shop.good("log stat mnt --types --json"));
+    let program = &told["types"]["executable"];
+    assert!(program["ratio"].as_f64().unwrap() < 0.8, "{program}");
+    assert_eq!(number(&program["plain_bytes"]["new"]), 0);
+    unmount(&shop, daemon);
+    let refused = shop.bad(5, "log stat src --types");
+    assert!(refused.contains("no log is mounted here"), "{refused}");
+}

@@ -11,6 +11,7 @@ mod mount;
 mod open;
 mod resize;
 mod stat;
+mod types;
 
 use crate::failure::Outcome;
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::figure::figure;
 use super::gc::no_log;
-use super::open;
+use super::{open, types};
 use crate::args::ReportArgs;
 use crate::command::stat;
 use crate::command::stat::log::packed_line;
@@ -28,6 +28,11 @@ pub struct Args {
     #[command(flatten)]
     report: ReportArgs,
 
+    /// Show what lies in it instead, by type: files, bytes, what they take on the device, and what lies plain and why. All
+    /// directories and inodes are read for it
+    #[arg(long, conflicts_with = "svg")]
+    types: bool,
+
     /// Draw its segments into a file, as SVG, and show nothing
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     svg: Option<PathBuf>,
@@ -35,6 +40,9 @@ pub struct Args {
 
 impl Args {
     pub fn run(self) -> Outcome {
+        if self.types {
+            return types::show(&self.log, self.report.json);
+        }
         let is_mounted = self.log.is_dir();
         if let Some(file) = &self.svg {
             let segments = if is_mounted {
