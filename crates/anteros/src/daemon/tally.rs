@@ -14,7 +14,7 @@ const NUMBERS: usize = 9;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClassTally {
     /// Content as it lies.
-    pub lies: ClassUse,
+    pub used: ClassUse,
     /// Bytes of the device that it would take.
     pub stored_bytes_after: u64,
     /// Bytes of content that would be looked at.
@@ -25,7 +25,7 @@ pub struct ClassTally {
 
 impl AddAssign for ClassTally {
     fn add_assign(&mut self, other: Self) {
-        self.lies += other.lies;
+        self.used += other.used;
         self.stored_bytes_after += other.stored_bytes_after;
         self.due_bytes += other.due_bytes;
         self.tried_bytes += other.tried_bytes;
@@ -34,11 +34,11 @@ impl AddAssign for ClassTally {
 
 impl ClassTally {
     fn numbers(&self) -> [u64; NUMBERS] {
-        let [futile, new, left] = self.lies.plain_bytes;
+        let [futile, new, left] = self.used.plain_bytes;
         [
-            self.lies.files,
-            self.lies.bytes,
-            self.lies.stored_bytes,
+            self.used.files,
+            self.used.bytes,
+            self.used.stored_bytes,
             futile,
             new,
             left,
@@ -59,7 +59,7 @@ impl ClassTally {
             tried_bytes,
         ] = numbers;
         Self {
-            lies: ClassUse {
+            used: ClassUse {
                 files,
                 bytes,
                 stored_bytes,
@@ -106,7 +106,7 @@ impl Tally {
 
     pub fn of_usage(usage: &Usage) -> Self {
         let class = |class: Class| ClassTally {
-            lies: *usage.class(class),
+            used: *usage.class(class),
             stored_bytes_after: usage.class(class).stored_bytes,
             ..ClassTally::default()
         };
@@ -142,7 +142,7 @@ impl Tally {
     /// The classes of which there are files.
     pub fn classes(&self) -> impl Iterator<Item = (Class, &ClassTally)> {
         let classes = Class::ALL.into_iter().zip(&self.classes);
-        classes.filter(|(_, of)| of.lies.files > 0)
+        classes.filter(|(_, of)| of.used.files > 0)
     }
 
     /// All classes together.
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(tally.numbers(), numbers);
         assert_eq!(tally.unreadable, 3);
         assert_eq!(
-            tally.sum().lies.files,
+            tally.sum().used.files,
             (0..5).map(|class| 4 + 9 * class).sum::<u64>()
         );
         assert_eq!(Tally::of_numbers(&[]), Tally::default());

@@ -64,8 +64,8 @@ impl Estimate {
     pub fn stored_bytes_after(&self, class: Class) -> u64 {
         let gain = self.gain(class);
         let moves = gain.stored + gain.inodes;
-        let lies = self.usage.class(class);
-        lies.stored_bytes.saturating_sub(moves) + gain.stored_after()
+        let used = self.usage.class(class);
+        used.stored_bytes.saturating_sub(moves) + gain.stored_after()
     }
 }
 
@@ -124,8 +124,8 @@ impl Cleaning {
     ) -> FsResult<Vec<Window>> {
         let mut sample = Vec::new();
         for window in windows {
-            let lies = self.lies(window.ino, window.range.clone())?;
-            if trial.counts(window.ino, lies.bytes, lies.stored_bytes) {
+            let used = self.use_of(window.ino, window.range.clone())?;
+            if trial.counts(window.ino, used.bytes, used.stored_bytes) {
                 sample.push(window);
             }
         }
@@ -135,14 +135,14 @@ impl Cleaning {
     /// Counts what a window takes, and what it would take.
     pub(crate) fn weigh(&mut self, pressed: &Pressed, trial: &mut Trial) -> FsResult<()> {
         let window = &pressed.taken.window;
-        let lies = self.lies(window.ino, window.range.clone())?;
+        let used = self.use_of(window.ino, window.range.clone())?;
         let shrunk = match pressed.taken.places.is_empty() {
-            true => lies.stored_bytes,
+            true => used.stored_bytes,
             false => self.stored_after(pressed),
         };
         let gain = trial.gain_mut(window.ino);
-        gain.tried_bytes += lies.bytes;
-        gain.tried += lies.stored_bytes;
+        gain.tried_bytes += used.bytes;
+        gain.tried += used.stored_bytes;
         gain.shrunk += shrunk;
         Ok(())
     }

@@ -97,7 +97,7 @@ impl Usage {
 
 /// Content of a part of a file, as it lies.
 #[derive(Default)]
-pub(crate) struct Lies {
+pub(crate) struct PartUse {
     pub(crate) bytes: u64,
     pub(crate) stored_bytes: u64,
     plain_bytes: u64,
@@ -115,12 +115,12 @@ impl Files {
         let attributes = self.live(ino)?.inode().attributes;
         let end = blocks(&(0..attributes.size)).end;
         let until = end.min(from.saturating_add(COUNTED_AT_ONCE));
-        let lies = match attributes.is_inline {
-            true => Lies {
+        let used = match attributes.is_inline {
+            true => PartUse {
                 bytes: attributes.size,
-                ..Lies::default()
+                ..PartUse::default()
             },
-            false => self.lies(ino, from..until)?,
+            false => self.use_of(ino, from..until)?,
         };
         let why = match attributes.is_settled {
             _ if !self.store.options().policy.compacts(kind) => Plain::Left,
@@ -133,9 +133,9 @@ impl Files {
             class.files += 1;
             class.stored_bytes += inode;
         }
-        class.bytes += lies.bytes;
-        class.stored_bytes += lies.stored_bytes;
-        class.plain_bytes[why as usize] += lies.plain_bytes;
+        class.bytes += used.bytes;
+        class.stored_bytes += used.stored_bytes;
+        class.plain_bytes[why as usize] += used.plain_bytes;
         Ok((until < end && !attributes.is_inline).then_some(until))
     }
 
@@ -149,7 +149,7 @@ impl Files {
     }
 
     /// Returns how the content of some logical blocks lies. What has no place yet will take its own blocks, as far as is known.
-    pub(crate) fn lies(&mut self, ino: u32, range: Range<u32>) -> FsResult<Lies> {
+    pub(crate) fn use_of(&mut self, ino: u32, range: Range<u32>) -> FsResult<PartUse> {
         let mut before = None;
         let mut pages = Vec::new();
         // A chunk counts where it begins, which may be in front.
@@ -165,13 +165,13 @@ impl Files {
         let live = self.live(ino)?;
         let size = live.inode().attributes.size;
         let bytes_of = |lblk: u32| size.saturating_sub(u64::from(lblk) * BLOCK).min(BLOCK);
-        let mut lies = Lies {
+        let mut used = PartUse {
             stored_bytes,
-            ..Lies::default()
+            ..PartUse::default()
         };
         for (lblk, pointer) in &pages {
-            lies.bytes += bytes_of(*lblk);
-            lies.plain_bytes += match pointer {
+            used.bytes += bytes_of(*lblk);
+            used.plain_bytes += match pointer {
                 Pointer::Plain(..) => bytes_of(*lblk),
                 _ => 0,
             };
@@ -182,11 +182,11 @@ impl Files {
             .map(|(&lblk, _)| lblk)
             .filter(|lblk| !is_placed(lblk))
         {
-            lies.bytes += bytes_of(lblk);
-            lies.plain_bytes += bytes_of(lblk);
-            lies.stored_bytes += BLOCK;
+            used.bytes += bytes_of(lblk);
+            used.plain_bytes += bytes_of(lblk);
+            used.stored_bytes += BLOCK;
         }
-        Ok(lies)
+        Ok(used)
     }
 
     /// Bytes of the device that the logical blocks of a file take that lie there, each chunk once; `before` is the place of the

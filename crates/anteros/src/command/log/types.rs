@@ -65,21 +65,21 @@ fn of_device(path: &Path, asked_to_stop: &AtomicBool) -> Result<Tally, Failure> 
 
 fn as_json(tally: &Tally) -> Value {
     let types = tally.classes();
-    let types = types.map(|(class, of)| (class.name().to_owned(), values(&of.lies)));
+    let types = types.map(|(class, of)| (class.name().to_owned(), values(&of.used)));
     json!({
         "types": types.collect::<Value>(),
-        "total": values(&tally.sum().lies),
+        "total": values(&tally.sum().used),
         "unreadable": tally.unreadable,
     })
 }
 
-fn values(lies: &ClassUse) -> Value {
-    let plain = Plain::ALL.map(|why| (why.name().to_owned(), json!(lies.plain(why))));
+fn values(used: &ClassUse) -> Value {
+    let plain = Plain::ALL.map(|why| (why.name().to_owned(), json!(used.plain(why))));
     json!({
-        "files": lies.files,
-        "bytes": lies.bytes,
-        "stored_bytes": lies.stored_bytes,
-        "ratio": lies.ratio(),
+        "files": used.files,
+        "bytes": used.bytes,
+        "stored_bytes": used.stored_bytes,
+        "ratio": used.ratio(),
         "plain_bytes": plain.into_iter().collect::<Value>(),
     })
 }
@@ -92,18 +92,18 @@ fn table(tally: &Tally) -> String {
         "type", "files", "ratio"
     );
     for (class, of) in tally.classes() {
-        text += &line(class.name(), &of.lies);
+        text += &line(class.name(), &of.used);
     }
-    text += &line("total", &tally.sum().lies);
+    text += &line("total", &tally.sum().used);
     text + "\nplain: content that lies as it is, for it was tried in the background and gains too little (futile), was\n\
             not tried since its file changed (new), or is of a type that is compressed as it is written alone (left)\n"
 }
 
-fn line(name: &str, lies: &ClassUse) -> String {
-    let [content, takes] = [lies.bytes, lies.stored_bytes].map(output::bytes);
-    let [futile, new, left] = Plain::ALL.map(|why| output::bytes(lies.plain(why)));
-    let files = output::count(lies.files);
-    let ratio = lies
+fn line(name: &str, used: &ClassUse) -> String {
+    let [content, takes] = [used.bytes, used.stored_bytes].map(output::bytes);
+    let [futile, new, left] = Plain::ALL.map(|why| output::bytes(used.plain(why)));
+    let files = output::count(used.files);
+    let ratio = used
         .ratio()
         .map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
     let gap = "plain:".len();

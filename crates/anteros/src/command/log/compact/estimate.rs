@@ -175,9 +175,9 @@ fn with_name(key: &str, name: &str, of: &ClassTally) -> Value {
 
 fn values(of: &ClassTally) -> Value {
     json!({
-        "files": of.lies.files,
-        "bytes": of.lies.bytes,
-        "stored_bytes": of.lies.stored_bytes,
+        "files": of.used.files,
+        "bytes": of.used.bytes,
+        "stored_bytes": of.used.stored_bytes,
         "stored_bytes_after": of.stored_bytes_after,
     })
 }
@@ -188,8 +188,8 @@ fn head(title: &str, width: usize) -> String {
 }
 
 fn line(name: &str, width: usize, of: &ClassTally) -> String {
-    let (now, then) = (of.lies.stored_bytes, of.stored_bytes_after);
-    let [content, takes, would] = [of.lies.bytes, now, then].map(output::bytes);
+    let (now, then) = (of.used.stored_bytes, of.stored_bytes_after);
+    let [content, takes, would] = [of.used.bytes, now, then].map(output::bytes);
     let gain = match then > now {
         true => format!("-{}", output::bytes(then - now)),
         false => output::bytes(now - then),
