@@ -1,7 +1,7 @@
 //! Mounted log: what the FUSE session, the write buffer and the tools call.
 //!
-//! This floor owns the locks ([`log`]). It answers requests ([`vfs`], with [`answers`]; atomic writes, [`atomic`]),
-//! reads ahead of them ([`prefetch`]), and does what takes long in parts, between which others have their turn:
+//! This floor owns the locks ([`log`]). It answers requests ([`vfs`], with [`answers`]; atomic writes, [`atomic`]), by changes of
+//! the state ([`change`]), reads ahead of them ([`prefetch`]), and does what takes long in parts, between which others have their turn:
 //! large files ([`pieces`]), cleaning that someone asks for ([`gc`]), compression in the background ([`compact`] by [`work`]),
 //! also of what nobody has asked for ([`sweep`]), compression before writeback ([`prepare`], with the files of
 //! [`preparing`], on a device whose [`speed`] is known), reading everything to find damage ([`scrub`]), telling
@@ -10,6 +10,7 @@
 
 mod answers;
 mod atomic;
+mod change;
 mod compact;
 mod estimate;
 mod footprint;
