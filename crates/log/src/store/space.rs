@@ -51,9 +51,11 @@ impl Space {
         self.is_store_full = is_store_full;
     }
 
-    /// Checks that so many blocks can be taken.
+    /// Checks that so many blocks can be taken. More may be used than users may fill, by packed blocks with few valid slots:
+    /// who takes none is not refused for that.
     pub(crate) fn check(&self, blocks: u64) -> FsResult<()> {
-        match self.used.saturating_add(blocks) > self.limit.min(self.backed) {
+        let limit = self.limit.min(self.backed);
+        match blocks > limit.saturating_sub(self.used) {
             true => Err(FsError::NoSpace),
             false => Ok(()),
         }
@@ -100,5 +102,23 @@ impl Space {
             false => self.capacity,
         };
         limit.saturating_sub(self.used)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_takes_no_block_is_never_refused() {
+        let mut space = Space::new(10, 0, 0);
+        space.take(10).unwrap();
+        assert!(space.take(1).is_err());
+        space.charge(3);
+        space.take(0).unwrap();
+        assert!(space.take(1).is_err());
+        space.give(4);
+        space.take(1).unwrap();
+        assert!(space.take(u64::MAX).is_err());
     }
 }
