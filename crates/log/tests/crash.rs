@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anteros_core::{Caller, Device, MemoryDevice, WritableDevice};
+use anteros_core::{Caller, Device, FileSystem, MemoryDevice, WritableDevice};
 use anteros_log::layout::checkpoint::HeadKind;
 use anteros_log::{Mode, Options, Order, Policy, Shape, Use, mkfs};
 use anteros_tests::ace::{self, Step};
@@ -276,6 +276,51 @@ fn what_goes_to_holes_survives_every_crash() {
     }
     assert!(threaded > 20, "{threaded}");
     println!("{states} states, {threaded} segments had holes filled");
+}
+
+/// A full log with a file of which every third page was given up, between others in the same packed blocks.
+fn full_and_loose() -> Vec<u8> {
+    const PAGES: u64 = 1700;
+    let device = device(32 * MIB);
+    let tree = open_with(device.clone(), with(Policy::Force));
+    let page = |seed| [bytes(seed, 1300), vec![0; 4096 - 1300]].concat();
+    let content: Vec<u8> = (0..PAGES).flat_map(page).collect();
+    tree.put("old", &content).unwrap();
+    tree.0.checkpoint().unwrap();
+    for page in (0..PAGES).step_by(3) {
+        tree.allocate("old", page * 4096, 4096, 3).unwrap();
+    }
+    tree.create("rest").unwrap();
+    let free = tree.0.statfs().unwrap().blocks_free;
+    tree.allocate("rest", 0, (free - 30) * 4096, 1).unwrap();
+    tree.0.close().unwrap();
+    device.to_vec()
+}
+
+#[test]
+fn room_that_is_made_before_who_writes_is_refused_survives_every_crash() {
+    let base = full_and_loose();
+    let wanted = wanted(1000) as u64;
+    let (mut states, mut cleaned) = (0, 0);
+    for (seed, program) in (0..).zip(ace::sample(29, 6)) {
+        let mut by_this = 0;
+        let history = History::run(&base, scarce(seed), &program, |tree, _| {
+            by_this = tree.0.condition().statistics.cleaned;
+        });
+        cleaned += by_this;
+        let explored = history.explore(&Plan {
+            subsets_max: 16,
+            samples: 2,
+            tears: 1,
+            seed,
+        });
+        states += explored.expect_none_failed_in(ace::line(&program)) as u64;
+        if seed >= 2 && states >= wanted {
+            break;
+        }
+    }
+    assert!(cleaned > 2, "{cleaned}");
+    println!("{states} states, {cleaned} segments were cleaned");
 }
 
 /// A device that forgets one of the flushes.

@@ -65,7 +65,8 @@ fn a_full_log_holds_all_that_was_accepted() {
             Ok(()) => kept.push((path, content)),
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::StorageFull);
-                fs::remove_file(&path).unwrap();
+                // It may not even have been made.
+                let _ = fs::remove_file(&path);
                 break;
             }
         }

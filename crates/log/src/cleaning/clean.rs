@@ -235,4 +235,21 @@ impl Cleaning {
             Err(error) => Err(error),
         }
     }
+
+    /// Cleans the segment of packed blocks of which most is won, if there is no room for so many blocks; says whether any was
+    /// cleaned. Whoever asks again costs nothing until more slots were given up.
+    pub(crate) fn win_blocks(&mut self, blocks: u64) -> FsResult<bool> {
+        if self.store.space().check(blocks).is_ok() || self.dense == Some(self.looseness()) {
+            return Ok(false);
+        }
+        let before = self.store.statistics().cleaned;
+        self.clean_safely(VictimPolicy::Loose)?;
+        let has_cleaned = self.store.statistics().cleaned > before;
+        self.dense = (!has_cleaned).then(|| self.looseness());
+        Ok(has_cleaned)
+    }
+
+    fn looseness(&self) -> (u64, u64) {
+        (self.store.bst().given_up(), self.store.version())
+    }
 }

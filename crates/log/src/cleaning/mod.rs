@@ -19,6 +19,8 @@ pub(crate) struct Cleaning {
     pub(crate) durable: Durable,
     /// Free and emptied segments and the last checkpoint when there was nothing to win.
     futile: Option<(u32, u32, u64)>,
+    /// Count of slots given up and the last checkpoint when no segment of packed blocks was worth it.
+    dense: Option<(u64, u64)>,
 }
 
 stands_on!(Cleaning { durable: Durable });
@@ -28,6 +30,7 @@ impl Cleaning {
         Self {
             durable,
             futile: None,
+            dense: None,
         }
     }
 }

@@ -33,7 +33,12 @@ impl Log {
     pub(crate) fn step_atomically(&self, ino: u32, by: u64, step: AtomicStep) -> FsResult<()> {
         match step {
             AtomicStep::Begin => self.change(|state| state.begin_atomic(ino, by)),
-            AtomicStep::Commit => self.sync_with(|state| state.commit_atomic(ino, by)),
+            AtomicStep::Commit => {
+                let pages = self.lock().atomic_pages() as u64;
+                self.with_room(pages, || {
+                    self.sync_with(|state| state.commit_atomic(ino, by))
+                })
+            }
             AtomicStep::Abort => {
                 let is_dropped = self.lock().abort_atomic(ino, by);
                 self.tell_aborted(ino, is_dropped);

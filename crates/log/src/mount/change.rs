@@ -13,7 +13,10 @@ use crate::store::need::MARGIN;
 
 impl Log {
     /// Runs something that changes the file system, and what it leaves to be given back.
-    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut State) -> FsResult<T>) -> FsResult<T> {
+    pub(crate) fn change<T>(
+        &self,
+        mut change: impl FnMut(&mut State) -> FsResult<T>,
+    ) -> FsResult<T> {
         let mut has_evicting = false;
         let changed = self.change_alone(|state| {
             let changed = change(state);
@@ -27,21 +30,15 @@ impl Log {
         changed
     }
 
-    /// Runs something that changes the file system.
+    /// Runs something that changes the file system, once more if it was refused for want of room and there is more now.
     pub(crate) fn change_alone<T>(
         &self,
-        change: impl FnOnce(&mut State) -> FsResult<T>,
+        mut change: impl FnMut(&mut State) -> FsResult<T>,
     ) -> FsResult<T> {
-        let (changed, end) = self.change_first(change)?;
-        match self.thread {
-            None => self.writer.finish(end)?,
-            Some(_) if self.writer.blocks() > 0 => {
-                self.writer.wake();
-                self.writer.relieve(self.leaving_max);
-            }
-            Some(_) => {}
-        }
-        changed
+        self.with_room(MARGIN as u64, || {
+            let changed = self.change_first(&mut change)?;
+            self.send(changed)
+        })
     }
 
     /// Applies a change and queues its writes; returns the end of their job numbers. They wait to be begun.
@@ -50,14 +47,40 @@ impl Log {
         change: impl FnOnce(&mut State) -> FsResult<T>,
     ) -> FsResult<(FsResult<T>, u64)> {
         self.changes.fetch_add(1, Ordering::Relaxed);
+        self.work_first(|state| Self::try_change(state, change))
+    }
+
+    /// Does something that changes nothing that users see.
+    pub(super) fn work<T>(&self, work: impl FnOnce(&mut State) -> FsResult<T>) -> FsResult<T> {
+        let done = self.work_first(work)?;
+        self.send(done)
+    }
+
+    fn work_first<T>(
+        &self,
+        work: impl FnOnce(&mut State) -> FsResult<T>,
+    ) -> FsResult<(FsResult<T>, u64)> {
         let mut state = self.lock();
         state.store.check_writable()?;
-        let changed = match self.relieve(&mut state) {
-            Ok(()) => Self::try_change(&mut state, change),
+        let done = match self.relieve(&mut state) {
+            Ok(()) => work(&mut state),
             Err(error) => Err(error),
         };
         state.evict();
-        Ok((changed, state.store.hand_over()))
+        Ok((done, state.store.hand_over()))
+    }
+
+    /// Has what was queued written, or waits until that is so where there is no thread for it.
+    fn send<T>(&self, (done, end): (FsResult<T>, u64)) -> FsResult<T> {
+        match self.thread {
+            None => self.writer.finish(end)?,
+            Some(_) if self.writer.blocks() > 0 => {
+                self.writer.wake();
+                self.writer.relieve(self.leaving_max);
+            }
+            Some(_) => {}
+        }
+        done
     }
 
     fn try_change<T>(

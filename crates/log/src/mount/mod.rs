@@ -1,7 +1,8 @@
 //! Mounted log: what the FUSE session, the write buffer and the tools call.
 //!
-//! This floor owns the locks ([`log`]). It answers requests ([`vfs`], with [`answers`]; atomic writes, [`atomic`]), by changes of
-//! the state ([`change`]), reads ahead of them ([`prefetch`]), and does what takes long in parts, between which others have their turn:
+//! This floor owns the locks ([`log`]). It answers requests ([`vfs`], with [`answers`]; atomic writes, [`atomic`]). They change
+//! the state ([`change`]), and before one is refused for want of room, some is made for it ([`refuse`]). This floor reads ahead of
+//! requests ([`prefetch`]), and does what takes long in parts, between which others have their turn:
 //! large files ([`pieces`]), cleaning that someone asks for ([`gc`]), compression in the background ([`compact`] by [`work`]),
 //! also of what nobody has asked for ([`sweep`]), compression before writeback ([`prepare`], with the files of
 //! [`preparing`], on a device whose [`speed`] is known), reading everything to find damage ([`scrub`]), telling
@@ -21,6 +22,7 @@ mod pieces;
 mod prefetch;
 mod prepare;
 mod preparing;
+mod refuse;
 pub(crate) mod scrub;
 mod speed;
 mod state;

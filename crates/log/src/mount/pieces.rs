@@ -72,7 +72,8 @@ impl Log {
             }
             return self.change(|state| state.allocate(ino, offset, len, mode));
         }
-        self.check_room(ino, whole.clone(), piece)?;
+        let wanted = u64::from(whole.end - whole.start);
+        self.with_room(wanted, || self.check_room(ino, whole.clone(), piece))?;
         let piece = u64::from(piece / PROMISED) * BLOCK;
         let mut at = offset;
         while end - at > piece {
@@ -130,7 +131,7 @@ impl Log {
     }
 
     /// Runs a piece of a change, and lets others have their turn.
-    fn take_turns(&self, change: impl FnOnce(&mut State) -> FsResult<()>) -> FsResult<()> {
+    fn take_turns(&self, change: impl FnMut(&mut State) -> FsResult<()>) -> FsResult<()> {
         let before = self.lock().store.space().used();
         self.change_alone(change)?;
         if self.lock().store.space().used() != before {

@@ -1,7 +1,8 @@
 //! Slots of packed blocks that are valid (the block state table of FPC, 4.2).
 //!
-//! In memory are the entries of all segments of packed blocks: 2 KiB for each. What the table on the device does not
-//! have yet is in the journal of each checkpoint until that has grown too long.
+//! In memory are the entries of all segments of packed blocks: 2.5 KiB for each. What the table on the device does not
+//! have yet is in the journal of each checkpoint until that has grown too long. Only memory knows how many slots of a
+//! block were filled, valid or not; of what was there before the mount, those behind the last valid one are not counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,7 +19,41 @@ use crate::store::table::{CopiedTable, Stated};
 /// Entries that a pack has in its journal; with more, they go to the table.
 const JOURNAL_MAX: usize = 512;
 
-type Entries = Box<[u32; SEGMENT_BLOCKS as usize]>;
+/// The blocks of a segment.
+struct Entries {
+    /// Valid slots, the lowest bit for slot 0.
+    valid: Box<[u32; SEGMENT_BLOCKS as usize]>,
+    /// Number of slots that were filled, of blocks that have valid ones.
+    filled: Box<[u8; SEGMENT_BLOCKS as usize]>,
+}
+
+impl Entries {
+    fn none() -> Self {
+        Self {
+            valid: Box::new([0; SEGMENT_BLOCKS as usize]),
+            filled: Box::new([0; SEGMENT_BLOCKS as usize]),
+        }
+    }
+
+    fn set(&mut self, index: usize, valid: u32) {
+        let filled = (u32::BITS - valid.leading_zeros()) as u8;
+        self.valid[index] = valid;
+        self.filled[index] = match valid {
+            0 => 0,
+            _ => filled.max(self.filled[index]),
+        };
+    }
+
+    /// Blocks that what is valid could do without, if all slots were of one size.
+    fn loose(&self) -> f64 {
+        let blocks = self.valid.iter().zip(self.filled.iter());
+        let loose = |(valid, filled): (&u32, &u8)| match filled {
+            0 => 0.0,
+            _ => 1.0 - f64::from(valid.count_ones()) / f64::from(*filled),
+        };
+        blocks.map(loose).sum()
+    }
+}
 
 pub(crate) struct BlockStateTable {
     device: Arc<dyn WritableDevice>,
@@ -27,6 +62,8 @@ pub(crate) struct BlockStateTable {
     entries: BTreeMap<u32, Entries>,
     /// Blocks whose entries the table does not have.
     newer: BTreeSet<u64>,
+    /// Number of times that slots were given up.
+    given_up: u64,
     /// Blocks of the table that cannot be read, and why.
     unreadable: BTreeMap<u32, FsError>,
 }
@@ -44,6 +81,7 @@ impl BlockStateTable {
             main_start: superblock.main_start,
             entries: BTreeMap::new(),
             newer: BTreeSet::new(),
+            given_up: 0,
             unreadable: BTreeMap::new(),
         }
     }
@@ -61,8 +99,7 @@ impl BlockStateTable {
             slots.read(segment)?;
         }
         for &(block, valid) in journal {
-            *slots.entry(block) = valid;
-            slots.newer.insert(block);
+            slots.set(block, valid);
         }
         Ok(slots)
     }
@@ -78,9 +115,9 @@ impl BlockStateTable {
             Err(error) => return Err(error),
         };
         let first = segment % BST_SEGMENTS_PER_BLOCK * SEGMENT_BLOCKS;
-        let entries = self.entries.entry(segment).or_insert_with(none);
-        for (entry, index) in entries.iter_mut().zip(first..) {
-            *entry = bst_get(&table, index);
+        let entries = self.entries_mut(segment);
+        for (at, index) in (0..SEGMENT_BLOCKS as usize).zip(first..) {
+            entries.set(at, bst_get(&table, index));
         }
         Ok(())
     }
@@ -90,9 +127,8 @@ impl BlockStateTable {
         ((at / per_segment) as u32, (at % per_segment) as usize)
     }
 
-    fn entry(&mut self, block: u64) -> &mut u32 {
-        let (segment, index) = self.locate(block);
-        &mut self.entries.entry(segment).or_insert_with(none)[index]
+    fn entries_mut(&mut self, segment: u32) -> &mut Entries {
+        self.entries.entry(segment).or_insert_with(Entries::none)
     }
 
     /// The valid slots of a block, the lowest bit for slot 0.
@@ -100,13 +136,29 @@ impl BlockStateTable {
         let (segment, index) = self.locate(block);
         self.entries
             .get(&segment)
-            .map_or(0, |entries| entries[index])
+            .map_or(0, |entries| entries.valid[index])
     }
 
     /// Says that the slots of a block are these.
     pub(super) fn set(&mut self, block: u64, valid: u32) {
-        *self.entry(block) = valid;
+        let (segment, index) = self.locate(block);
+        let entries = self.entries_mut(segment);
+        let has_lost = entries.valid[index] & !valid != 0;
+        entries.set(index, valid);
+        self.given_up += u64::from(has_lost);
         self.newer.insert(block);
+    }
+
+    /// Number of times that slots were given up: as long as it stays, no segment gets looser.
+    pub(crate) fn given_up(&self) -> u64 {
+        self.given_up
+    }
+
+    /// Returns how many blocks of a segment what is valid there could do without, about: the share of slots that were given
+    /// up, of each block.
+    pub(super) fn loose_blocks(&self, segment: u32) -> u32 {
+        let entries = self.entries.get(&segment);
+        entries.map_or(0, |entries| entries.loose() as u32)
     }
 
     /// Refuses a table of which something cannot be read: what is valid there is not known, and no block of it may be
@@ -126,7 +178,7 @@ impl BlockStateTable {
         self.newer = self
             .entries
             .iter()
-            .flat_map(|(&segment, entries)| (start(segment)..).zip(entries.iter()))
+            .flat_map(|(&segment, entries)| (start(segment)..).zip(entries.valid.iter()))
             .filter(|(_, entry)| **entry != 0)
             .map(|(block, _)| block)
             .collect();
@@ -139,7 +191,8 @@ impl BlockStateTable {
 
     /// Returns how many blocks have valid slots, and how many slots these are.
     pub(crate) fn occupancy(&self) -> (u64, u64) {
-        let entries = self.entries.values().flat_map(|entries| entries.iter());
+        let entries = self.entries.values();
+        let entries = entries.flat_map(|entries| entries.valid.iter());
         entries
             .filter(|entry| **entry != 0)
             .fold((0, 0), |(blocks, slots), entry| {
@@ -164,7 +217,7 @@ impl BlockStateTable {
             self.unreadable.clear();
             written = blocks.len() as u64;
             self.entries
-                .retain(|_, entries| entries.iter().any(|&entry| entry != 0));
+                .retain(|_, entries| entries.valid.iter().any(|&entry| entry != 0));
         }
         let newer = self.newer.iter();
         Ok(Stated {
@@ -181,15 +234,11 @@ impl BlockStateTable {
             let Some(entries) = self.entries.get(&segment) else {
                 continue;
             };
-            for (index, &entry) in (within * SEGMENT_BLOCKS..).zip(entries.iter()) {
+            for (index, &entry) in (within * SEGMENT_BLOCKS..).zip(entries.valid.iter()) {
                 bst_set(&mut block, index, entry);
             }
         }
         let written = self.table.write(&*self.device, table_block, &block);
         written.map_err(|(_, error)| error.into())
     }
-}
-
-fn none() -> Entries {
-    Box::new([0; SEGMENT_BLOCKS as usize])
 }

@@ -16,7 +16,15 @@ pub(crate) enum VictimPolicy {
     CostBenefit,
     /// As `CostBenefit`, among segments that are half valid at most: nobody waits, and the rest may become invalid by itself.
     Idle,
+    /// The one of packed blocks that has the most slots which were given up: its blocks stay in use as long as one slot is
+    /// valid, and somebody would be refused.
+    Loose,
 }
+
+/// Blocks that cleaning a segment of packed blocks has to win, by the slots that were given up, and the share of its valid
+/// ones that these are at least.
+pub(crate) const WON_MIN: u32 = 32;
+const WON_SHARE: u32 = 8;
 
 impl VictimPolicy {
     /// Of 32 parts, how many of a segment may be valid.
@@ -26,6 +34,8 @@ impl VictimPolicy {
             Self::Greedy => 31,
             Self::CostBenefit => 30,
             Self::Idle => 16,
+            // Blocks are not what it goes by.
+            Self::Loose => 32,
         }
     }
 }
@@ -33,6 +43,33 @@ impl VictimPolicy {
 impl Store {
     /// The segment that is to be cleaned, if any is worth it.
     pub(crate) fn victim(&self, policy: VictimPolicy) -> Option<u32> {
+        match policy {
+            VictimPolicy::Loose => self.loose_victim(),
+            _ => self.sparse_victim(policy),
+        }
+    }
+
+    /// Segments that may be cleaned.
+    fn cleanable(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.segments.count()).filter(|&segment| {
+            self.segments.segment(segment).state == Use::Full
+                && !self.quarantined.contains(&segment)
+        })
+    }
+
+    fn loose_victim(&self) -> Option<u32> {
+        let won = self
+            .cleanable()
+            .map(|segment| (self.bst.loose_blocks(segment), segment));
+        let is_worth_it = |&(won, segment): &(u32, u32)| {
+            let valid = self.segments.segment(segment).valid;
+            won >= WON_MIN.max(u32::from(valid) / WON_SHARE)
+        };
+        let (_, segment) = won.filter(is_worth_it).max()?;
+        Some(segment)
+    }
+
+    fn sparse_victim(&self, policy: VictimPolicy) -> Option<u32> {
         let now = self.segments.clock();
         let worth = |segment: u32| {
             let entry = self.segments.segment(segment);
@@ -44,13 +81,9 @@ impl Store {
             }
         };
         let most = SEGMENT_CONTENT * policy.valid_max() / 32;
-        let full = (0..self.segments.count()).filter(|&segment| {
-            let entry = self.segments.segment(segment);
-            entry.state == Use::Full
-                && u32::from(entry.valid) < most
-                && !self.quarantined.contains(&segment)
-        });
-        full.max_by(|&left, &right| worth(left).total_cmp(&worth(right)))
+        let valid = |segment: &u32| u32::from(self.segments.segment(*segment).valid);
+        let sparse = self.cleanable().filter(|segment| valid(segment) < most);
+        sparse.max_by(|&left, &right| worth(left).total_cmp(&worth(right)))
     }
 
     /// Leaves a segment alone from here on: what was moved out of it is moved, and others are cleaned.
