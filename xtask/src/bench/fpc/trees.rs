@@ -1,5 +1,5 @@
-//! Part `trees`: a tree of many small files is unpacked, read cold and removed, each until it is on the device; beside a
-//! daemon that keeps nothing, which takes what FUSE itself takes.
+//! Part `trees`: a tree of many small files is unpacked, read cold and removed, on a device in memory and on a phone's storage;
+//! beside a daemon that keeps nothing, which takes what FUSE itself takes.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,7 +13,8 @@ use crate::bench::log::harness::Bench;
 use crate::bench::log::system::System;
 use crate::bench::log::turn::Turn;
 use crate::bench::report::Unit;
-use crate::bench::write::native::Memory;
+use crate::bench::throttle::{Speed, Throttle};
+use crate::bench::write::native::{FILE, Memory};
 use crate::bench::{corpus, tree};
 use crate::outcome::Outcome;
 use crate::run::output;
@@ -40,9 +41,18 @@ pub(super) fn trees(bench: &mut Bench) -> Outcome {
         .map(|what| (format!("trees: {what}"), Unit::Seconds))
         .to_vec();
     metrics.push(("trees: space".to_owned(), Unit::Bytes));
-    bench.contest(CORPUS, &metrics, &systems, |bench, system| {
-        turn(bench, system, &memory.file, &archive)
-    });
+    let slow = bench.place.directory("throttle")?;
+    let phone = Throttle::mount(&memory.directory, &slow, Speed::PHONE_BOTH_WAYS)?;
+    let devices = [
+        ("in memory", memory.file.clone()),
+        ("on a phone's storage", phone.directory().join(FILE)),
+    ];
+    for (where_to, device) in &devices {
+        let subject = format!("{CORPUS}, {where_to}");
+        bench.contest(&subject, &metrics, &systems, |bench, system| {
+            turn(bench, system, device, &archive)
+        });
+    }
     Ok(())
 }
 
