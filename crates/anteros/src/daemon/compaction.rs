@@ -16,7 +16,7 @@ use super::tally::Tally;
 use super::work::{Work, lock};
 
 /// The attribute that orders compression in the background: `add` with the numbers of inodes, then `go` with the most bytes of
-/// content in a second, if there is to be a most; `stop` ends it early. It tells how far that is: [`Progress`]. Before `go`,
+/// content in a second, if there is to be a most; `stop` ends it early. It tells how far that is: [`Progress`](super::work::Progress). Before `go`,
 /// `read` tells what launches read of a file, in the place of what was recorded: its inode, the number of launches, and for each
 /// range its first logical block and the one behind the last, how many launches read it, and its place in their order.
 pub const COMPACTION: &str = "user.anteros.compaction";
