@@ -242,6 +242,17 @@ fn over_and_over(seed: u64, program: &[Step]) -> Vec<Step> {
     steps
 }
 
+/// Explores some states of a history, none of which may fail, and says how many.
+fn explore_some(history: &History, seed: u64, program: &[Step]) -> u64 {
+    let explored = history.explore(&Plan {
+        subsets_max: 16,
+        samples: 2,
+        tears: 1,
+        seed,
+    });
+    explored.expect_none_failed_in(ace::line(program)) as u64
+}
+
 #[test]
 fn what_goes_to_holes_survives_every_crash() {
     let base = with_holes();
@@ -263,13 +274,7 @@ fn what_goes_to_holes_survives_every_crash() {
             filled = tree.0.condition().statistics.threaded;
         });
         threaded += filled;
-        let explored = history.explore(&Plan {
-            subsets_max: 16,
-            samples: 2,
-            tears: 1,
-            seed,
-        });
-        states += explored.expect_none_failed_in(ace::line(&program)) as u64;
+        states += explore_some(&history, seed, &program);
         if seed >= 2 && states >= wanted {
             break;
         }
@@ -308,13 +313,7 @@ fn room_that_is_made_before_who_writes_is_refused_survives_every_crash() {
             by_this = tree.0.condition().statistics.cleaned;
         });
         cleaned += by_this;
-        let explored = history.explore(&Plan {
-            subsets_max: 16,
-            samples: 2,
-            tears: 1,
-            seed,
-        });
-        states += explored.expect_none_failed_in(ace::line(&program)) as u64;
+        states += explore_some(&history, seed, &program);
         if seed >= 2 && states >= wanted {
             break;
         }
