@@ -19,7 +19,7 @@ pub(super) struct Tree {
 
 pub(super) struct Node {
     pub(super) attr: Attr,
-    /// What a symbolic link names.
+    /// Target of a symbolic link.
     pub(super) target: Vec<u8>,
     parent: Ino,
     /// Entries of a directory, each with the place that it is listed at.

@@ -36,7 +36,7 @@ pub(super) fn files(bench: &mut Bench) -> Outcome {
     let memory = Memory::full(bench.place, DEVICE_BYTES)?;
     let slow = bench.place.directory("throttle")?;
     let phone = Throttle::mount(&memory.directory, &slow, Speed::PHONE_BOTH_WAYS)?;
-    let systems = bench.ours_and(&OURS, PEER);
+    let systems = bench.ours_and(&OURS, &[PEER]);
     let metrics = [
         ("written until synced", Unit::BytesPerSecond),
         ("written until unmounted", Unit::BytesPerSecond),

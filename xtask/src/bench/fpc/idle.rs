@@ -41,7 +41,7 @@ const ENDS: Duration = Duration::from_secs(15);
 pub(super) fn idle(bench: &mut Bench) -> Outcome {
     let memory = Memory::full(bench.place, DEVICE_BYTES)?;
     let tree = corpus(CORPUS)?;
-    let systems = bench.ours_and(&OURS, PEER);
+    let systems = bench.ours_and(&OURS, &[PEER]);
     let metrics = [
         ("space in the end", Unit::Bytes),
         ("write and fsync: median", Unit::Seconds),

@@ -33,8 +33,7 @@ const PEERS: [&str; 2] = ["ext4", "btrfs compress-force=zstd:3"];
 pub(super) fn trees(bench: &mut Bench) -> Outcome {
     let memory = Memory::full(bench.place, DEVICE_BYTES)?;
     let archive = Archive::of(&corpus(CORPUS)?, &memory.directory.join("archive"))?;
-    let mut systems = bench.ours_and(&OURS, PEERS[0]);
-    systems.extend(bench.ours_and(&[], PEERS[1]));
+    let mut systems = bench.ours_and(&OURS, &PEERS);
     systems.push(System::hollow()?);
     let metrics = ["unpack", "read all, cold", "read all again", "remove"];
     let mut metrics = metrics

@@ -118,12 +118,13 @@ impl Bench<'_> {
         self.choose(systems);
     }
 
-    /// Our log with some arguments each, and one of those that take part anyway, if it does.
-    pub(in crate::bench) fn ours_and(&self, arguments: &[&str], peer: &str) -> Vec<System> {
+    /// Our log with some arguments each, and those of some names that take part anyway.
+    pub(in crate::bench) fn ours_and(&self, arguments: &[&str], peers: &[&str]) -> Vec<System> {
         let ours = arguments.iter();
         let ours = ours.map(|words| System::log(&self.anteros, words));
-        let peer = self.systems.iter().find(|system| system.name == peer);
-        ours.chain(peer.cloned()).collect()
+        let is_peer = |system: &&System| peers.contains(&system.name.as_str());
+        let peers = self.systems.iter().filter(is_peer);
+        ours.chain(peers.cloned()).collect()
     }
 
     /// Takes those that are asked for, and ours.

@@ -204,14 +204,7 @@ impl System {
     pub(in crate::bench) fn mount(&self, place: &Place, node: &Path) -> Outcome<Stand> {
         let (mount, native) = (place.directory("mount")?, place.directory("native")?);
         match &self.how {
-            How::Log(..) => {
-                let mut command = self.log_mount(node, &mount)?;
-                Ok(Stand {
-                    daemon: Some(Daemon::start(&mut command, &mount)?),
-                    native: None,
-                    directory: mount,
-                })
-            }
+            How::Log(..) => Stand::served(&mut self.log_mount(node, &mount)?, mount),
             How::Kernel(kind, options) => Ok(Stand {
                 daemon: None,
                 native: Some(kind.mount_with(node, &native, *options)?),
@@ -219,12 +212,7 @@ impl System {
             }),
             How::Hollow(program) => {
                 let mut command = Command::new(program);
-                command.arg("hollow").arg(&mount);
-                Ok(Stand {
-                    daemon: Some(Daemon::start(&mut command, &mount)?),
-                    native: None,
-                    directory: mount,
-                })
+                Stand::served(command.arg("hollow").arg(&mount), mount)
             }
             How::Mirror(kind, way) => {
                 let mounted = kind.mount(node, &native)?;
@@ -327,6 +315,15 @@ pub(in crate::bench) struct Stand {
 }
 
 impl Stand {
+    /// Starts a daemon with nothing of the kernel's below it.
+    fn served(command: &mut Command, directory: PathBuf) -> Outcome<Self> {
+        Ok(Self {
+            daemon: Some(Daemon::start(command, &directory)?),
+            native: None,
+            directory,
+        })
+    }
+
     /// Returns where one writes.
     pub(in crate::bench) fn directory(&self) -> &Path {
         &self.directory

@@ -3,6 +3,9 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{self, Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
 
 use super::contender::{Contender, Served};
 use crate::bench::caches::drop_caches;
@@ -11,6 +14,7 @@ use crate::bench::options::Options;
 use crate::bench::place::Place;
 use crate::bench::report::{Comparison, Unit};
 use crate::outcome::Outcome;
+use crate::run::output;
 
 /// Tells what of the image is in the page cache when reading begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -107,6 +111,19 @@ impl<'a> Bench<'a> {
             drop_caches()?;
         }
         measure(&served)
+    }
+
+    /// Returns what our daemon has counted, as JSON.
+    ///
+    /// # Errors
+    /// When none serves the mount.
+    pub(super) fn statistics(&self, mount: &Path) -> Outcome<Value> {
+        let told = output(
+            Command::new(&self.anteros)
+                .args(["stat", "--json"])
+                .arg(mount),
+        )?;
+        Ok(serde_json::from_str(&told)?)
     }
 
     /// Lets contenders take turns, each as often as asked for. A turn yields one figure per metric.

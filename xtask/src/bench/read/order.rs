@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::Value;
 
@@ -14,7 +13,6 @@ use super::pattern::{self, BLOCK, Reading};
 use super::patterns::throughput;
 use crate::bench::report::Unit;
 use crate::outcome::Outcome;
-use crate::run::output;
 
 /// The most that is read of a file.
 const BYTES: u64 = 256 << 20;
@@ -118,7 +116,7 @@ fn counts(
         genuine,
         |mount| {
             let reading = read(mount)?;
-            told = statistics(&bench.anteros, mount)?;
+            told = bench.statistics(mount)?;
             Ok(reading)
         },
     )?;
@@ -128,11 +126,6 @@ fn counts(
         count("decoded_bytes_total")? / genuine.bytes as f64,
         count("device_bytes_total")? / image,
     ])
-}
-
-fn statistics(anteros: &Path, mount: &Path) -> Outcome<Value> {
-    let told = output(Command::new(anteros).args(["stat", "--json"]).arg(mount))?;
-    Ok(serde_json::from_str(&told)?)
 }
 
 /// The part of each reader.

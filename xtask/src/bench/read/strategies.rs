@@ -52,7 +52,7 @@ pub(super) fn strategies(bench: &mut Bench) -> Outcome {
                     let mut in_place = 0.0;
                     let read = |directory: &Path| {
                         let reading = pattern::read(&directory.join(&file), &plan)?;
-                        in_place = in_place_percent(&bench.anteros, directory)?;
+                        in_place = in_place_percent(bench, directory)?;
                         Ok(reading)
                     };
                     let mut figures =
@@ -67,9 +67,8 @@ pub(super) fn strategies(bench: &mut Bench) -> Outcome {
 }
 
 /// Returns how many of the extents that the daemon has decoded it decoded in place.
-fn in_place_percent(anteros: &Path, mount: &Path) -> Outcome<f64> {
-    let stat = output(Command::new(anteros).args(["stat", "--json"]).arg(mount))?;
-    let share = in_place_share(&serde_json::from_str(&stat)?);
+fn in_place_percent(bench: &Bench, mount: &Path) -> Outcome<f64> {
+    let share = in_place_share(&bench.statistics(mount)?);
     Ok(100.0 * share.ok_or("`anteros stat` counts nothing decoded")?)
 }
 
