@@ -285,8 +285,8 @@ impl Cleaning {
         }
     }
 
-    /// Windows of all that is not in `read`, nor compressed in the background before. `is_recorded` says that it is known what
-    /// launches read.
+    /// Windows of all that is not in `read`, nor compressed in the background before. `is_recorded` says that launches read
+    /// nothing else.
     pub(crate) fn rest_windows(
         &mut self,
         ino: u32,
@@ -302,12 +302,16 @@ impl Cleaning {
         };
         let left = places.into_iter().filter(is_left).map(|(lblk, _)| lblk);
         let left: Vec<u32> = left.collect();
+        let share = match is_recorded {
+            true => Share::Never,
+            false => Share::Unknown,
+        };
         let all = self.store.options().policy.compacts_all();
-        let most = match all && self.may_start(ino, is_recorded)? {
+        let most = match all && self.may_start(ino, share)? {
             true => START_BLOCKS,
             false => CHUNK_BLOCKS_MAX as usize,
         };
-        Ok(windows_of(most, ino, &left, Share::None).collect())
+        Ok(windows_of(most, ino, &left, share).collect())
     }
 
     /// Returns whether a block was compressed in the background.
@@ -319,28 +323,26 @@ impl Cleaning {
             .is_of(HeadKind::Background)
     }
 
-    /// Finds the content of windows that are at rest, and makes room for them. `is_recorded` says that it is known what launches read.
+    /// Finds the content of windows that are at rest, and makes room for them.
     pub(crate) fn take_windows(
         &mut self,
         windows: &[Window],
-        is_recorded: bool,
         done: &mut Compacted,
     ) -> FsResult<Vec<Taken>> {
         self.make_room_to_compact(windows.iter())?;
-        self.find_windows(windows, is_recorded, done)
+        self.find_windows(windows, done)
     }
 
-    /// Finds the content of windows that are at rest. `is_recorded` says that it is known what launches read.
+    /// Finds the content of windows that are at rest.
     pub(crate) fn find_windows(
         &mut self,
         windows: &[Window],
-        is_recorded: bool,
         done: &mut Compacted,
     ) -> FsResult<Vec<Taken>> {
         let mut taken = Vec::with_capacity(windows.len());
         for window in windows {
             done.seen += window.range.len() as u64;
-            match self.take_window(window, is_recorded) {
+            match self.take_window(window) {
                 Ok(found) => taken.push(found),
                 Err(FsError::NotFound) => {}
                 Err(error @ (FsError::Corrupt(_) | FsError::Io(_))) => {
@@ -358,7 +360,7 @@ impl Cleaning {
         &mut self,
         mut windows: impl Iterator<Item = &'a Window>,
     ) -> FsResult<()> {
-        let more = match windows.any(|window| window.share != Share::None) {
+        let more = match windows.any(|window| window.share.is_read()) {
             true => 2 * STEP_BLOCKS,
             false => 1,
         };
@@ -369,7 +371,7 @@ impl Cleaning {
         self.make_room(blocks)
     }
 
-    fn take_window(&mut self, window: &Window, is_recorded: bool) -> FsResult<Taken> {
+    fn take_window(&mut self, window: &Window) -> FsResult<Taken> {
         let Window {
             ino, range, share, ..
         } = window;
@@ -385,12 +387,12 @@ impl Cleaning {
         let rules = Rules {
             slots: self.store.superblock().slots_max,
             // What was read belongs between its neighbours in time, even if it gains nothing.
-            stores: *share != Share::None,
+            stores: share.is_read(),
             ..Rules::BACKGROUND
         };
         Ok(Taken {
             window: window.clone(),
-            codec: self.background_codec(*ino, *share, is_recorded)?,
+            codec: self.background_codec(*ino, *share)?,
             rules,
             places,
             checkpoint: self.store.version(),
@@ -400,10 +402,10 @@ impl Cleaning {
     }
 
     /// The codec of a window: what starts programs is decoded fast, and all else is small.
-    fn background_codec(&mut self, ino: u32, share: Share, is_recorded: bool) -> FsResult<Codec> {
+    fn background_codec(&mut self, ino: u32, share: Share) -> FsResult<Codec> {
         let options = self.store.options();
         let (asked, all) = (options.background_codec, options.policy.compacts_all());
-        let may_start = share != Share::None || self.may_start(ino, is_recorded)?;
+        let may_start = share.is_read() || self.may_start(ino, share)?;
         Ok(match may_start || !all {
             true => asked,
             false => Codec::Zstd,
@@ -411,8 +413,8 @@ impl Cleaning {
     }
 
     /// Tells whether it is a program, of which nobody knows what launches read.
-    fn may_start(&mut self, ino: u32, is_recorded: bool) -> FsResult<bool> {
-        Ok(!is_recorded && self.content_kind(ino)? == ContentKind::Executable)
+    fn may_start(&mut self, ino: u32, share: Share) -> FsResult<bool> {
+        Ok(share == Share::Unknown && self.content_kind(ino)? == ContentKind::Executable)
     }
 
     /// Writes windows that were compressed, but for those whose content may have changed: these are given back.

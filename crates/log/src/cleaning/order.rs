@@ -39,7 +39,17 @@ pub(crate) enum Share {
     Again,
     /// One of several.
     Once,
-    None,
+    /// None, of which that is known.
+    Never,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl Share {
+    /// Tells whether launches read it.
+    pub(crate) fn is_read(self) -> bool {
+        matches!(self, Self::Again | Self::Once)
+    }
 }
 
 /// Orders the windows that launches read. Of neighbouring windows that equally many launches read, the first one decides.

@@ -269,10 +269,9 @@ impl Log {
         work: &mut Work<'_, impl FnMut(&Compacted) -> bool>,
     ) -> FsResult<bool> {
         for _ in 0..TRIES {
-            let is_recorded = work.is_recorded;
             let taken = self.read_windows(&mut work.done, |state, done| {
                 state.store.check_writable()?;
-                state.take_windows(&windows, is_recorded, done)
+                state.take_windows(&windows, done)
             })?;
             let Some(pressed) = work.compress(taken) else {
                 return Ok(false);

@@ -132,9 +132,8 @@ impl Log {
         trial: &mut Trial,
         work: &mut Work<'_, impl FnMut(&Compacted) -> bool>,
     ) -> FsResult<bool> {
-        let is_recorded = work.is_recorded;
         let taken = self.read_windows(&mut work.done, |state, done| {
-            state.find_windows(windows, is_recorded, done)
+            state.find_windows(windows, done)
         })?;
         let Some(pressed) = work.compress(taken) else {
             return Ok(false);
