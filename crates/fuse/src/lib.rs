@@ -90,4 +90,5 @@ pub use mount::{Attributes, MountOptions, unmount};
 pub use notify::Notifier;
 pub use own_attribute::own_attribute;
 pub use request::{Answered, Operation};
+pub use ring::{IO_URING_SETTING, NoIoUring, is_io_uring_on};
 pub use session::{Session, Unmounter};

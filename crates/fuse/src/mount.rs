@@ -19,7 +19,7 @@ use rustix::process::{getegid, geteuid};
 
 use crate::device::Device;
 use crate::init::READ_LEN_MAX;
-use crate::ring;
+use crate::ring::{self, NoIoUring};
 use crate::{MountError, UnmountError};
 
 const HELPER: &str = "fusermount3";
@@ -140,16 +140,24 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// Returns whether requests come over io_uring, as far as can be told before a mount.
-    pub fn over_io_uring(&self) -> bool {
-        self.queues().is_some()
+    /// Returns why requests do not come over io_uring, if they do not, as far as can be told before a mount.
+    ///
+    /// # Errors
+    /// When they come from `/dev/fuse`.
+    pub fn over_io_uring(&self) -> Result<(), NoIoUring> {
+        self.queues().map(drop)
     }
 
     /// The queues that requests come by over io_uring, and the workers of each: one more at least than waits for a disk.
-    pub(crate) fn queues(&self) -> Option<(u16, usize)> {
-        let queues = self.io_uring.then(ring::queues).flatten()?;
-        let workers = self.workers / usize::from(queues);
-        (workers >= 2).then_some((queues, workers))
+    pub(crate) fn queues(&self) -> Result<(u16, usize), NoIoUring> {
+        if !self.io_uring {
+            return Err(NoIoUring::Unwanted);
+        }
+        let queues = ring::queues()?;
+        match self.workers / usize::from(queues) {
+            0 | 1 => Err(NoIoUring::FewWorkers),
+            workers => Ok((queues, workers)),
+        }
     }
 
     /// The options that both ways of mounting understand.

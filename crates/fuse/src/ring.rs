@@ -60,14 +60,47 @@ struct Command {
 
 const _: () = assert!(size_of::<Head>() == 288 && size_of::<Command>() == 24);
 
-/// Returns how many queues the kernel has, one for each processor that there can be; `None` if requests cannot come
-/// this way: the kernel does not have it enabled, or this process may have no rings.
-pub fn queues() -> Option<u16> {
-    let read = |path| std::fs::read_to_string(path).ok();
-    let enabled = read("/sys/module/fuse/parameters/enable_uring")?;
-    let queues = count(read("/sys/devices/system/cpu/possible")?.trim())?;
-    let may = enabled.trim() == "Y" && queues > 0 && set_up().is_ok();
-    may.then_some(queues)
+/// The kernel's setting, which root changes, and which holds for mounts that are made from then on.
+pub const IO_URING_SETTING: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// The reason why requests do not come over io_uring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoIoUring {
+    /// It was not asked for ([`MountOptions::io_uring`](crate::MountOptions::io_uring)).
+    Unwanted,
+    /// The kernel does not have it, or does not say so ([`IO_URING_SETTING`]).
+    NotOffered,
+    /// The kernel has it, and it is off.
+    Off,
+    /// This process may have no rings.
+    Refused,
+    /// There are not two workers for each processor.
+    FewWorkers,
+    /// The guardian could do no more than answer, which only the server can over io_uring.
+    Guarded,
+}
+
+/// Returns whether the kernel's setting is on; `None` if it has none.
+pub fn is_io_uring_on() -> Option<bool> {
+    Some(read(IO_URING_SETTING)?.trim() == "Y")
+}
+
+/// Returns how many queues the kernel has, one for each processor that there can be.
+pub fn queues() -> Result<u16, NoIoUring> {
+    match is_io_uring_on() {
+        None => return Err(NoIoUring::NotOffered),
+        Some(false) => return Err(NoIoUring::Off),
+        Some(true) => {}
+    }
+    set_up().map_err(|_| NoIoUring::Refused)?;
+    let queues = read("/sys/devices/system/cpu/possible").and_then(|list| count(list.trim()));
+    queues
+        .filter(|&queues| queues > 0)
+        .ok_or(NoIoUring::Refused)
+}
+
+fn read(path: &str) -> Option<String> {
+    std::fs::read_to_string(path).ok()
 }
 
 /// Returns how many numbers there are in a list like `0-3,8`.

@@ -30,7 +30,7 @@ use crate::notify::Notifier;
 use crate::readahead;
 use crate::request::Answered;
 use crate::retrieve::Retrieved;
-use crate::ring::Ring;
+use crate::ring::{NoIoUring, Ring};
 
 /// Told of every answer.
 type AnswerHook = Box<dyn Fn(&Answered) + Send + Sync>;
@@ -50,7 +50,7 @@ pub struct Session {
     /// Bytes of the payload that a ring has room for.
     ring_payload_len: usize,
     /// The queues that requests come by, and workers for each, if they come over rings.
-    queues: Option<(u16, usize)>,
+    queues: Result<(u16, usize), NoIoUring>,
     readahead: Option<u64>,
     passthrough: Passthrough,
     on_answer: Option<AnswerHook>,
@@ -92,7 +92,10 @@ impl Session {
             .map(|_| options.write_len_max.clamp(4096, limit));
         let wants_to_lend = fs.has_memory_files() || write_len_max.is_some() && options.passthrough;
         let only_answers = options.guardian && guardian::only_answers(&mounted.0.path);
-        let queues = options.queues().filter(|_| !only_answers);
+        let queues = options.queues().and_then(|queues| match only_answers {
+            true => Err(NoIoUring::Guarded),
+            false => Ok(queues),
+        });
         let terms = Terms {
             write_len_max,
             check_permissions: options.default_permissions,
@@ -101,7 +104,7 @@ impl Session {
             readahead: options.readahead,
             passthrough: wants_to_lend && may_lend(),
             write_back: write_len_max.is_some() && options.write_back,
-            rings: queues.is_some(),
+            rings: queues.is_ok(),
             exports: fs.writable().is_none_or(Writable::finds_forgotten),
         };
         let agreed = handshake(&device, terms)?;
@@ -138,10 +141,13 @@ impl Session {
         {
             dispatcher.set_readahead(readahead::ByFile::new(&mounted.0.path, usual));
         }
-        let queues = queues.filter(|_| agreed.rings);
+        let queues = queues.and_then(|queues| match agreed.rings {
+            true => Ok(queues),
+            false => Err(NoIoUring::Off),
+        });
         let workers = options.workers.max(1);
         // One goes on receiving. What comes by rings is answered, and this wants no answer.
-        let retrieving_max = if queues.is_some() { 0 } else { workers - 1 };
+        let retrieving_max = if queues.is_ok() { 0 } else { workers - 1 };
         Ok(Self {
             device,
             dispatcher,
@@ -221,6 +227,19 @@ impl Session {
     /// Returns whether the kernel writes back later.
     pub fn writes_back(&self) -> bool {
         self.dispatcher.writes_back()
+    }
+
+    /// Returns how many threads answer requests.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// Returns why requests do not come over io_uring, if they do not.
+    ///
+    /// # Errors
+    /// When they come from `/dev/fuse`.
+    pub fn over_io_uring(&self) -> Result<(), NoIoUring> {
+        self.queues.map(drop)
     }
 
     /// Why nobody looks on, where a [guardian](MountOptions::guardian) was asked for.

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use anteros_core::Ino;
 use anteros_fuse::{
-    MountError, MountOptions, Operation, Session, UnmountError, Unmounter, unmount,
+    MountError, MountOptions, NoIoUring, Operation, Session, UnmountError, Unmounter, unmount,
 };
 use rustix::fs::{Dir, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -1088,13 +1088,16 @@ fn what_is_written_arrives_on_a_page_of_memory() {
 /// The setting is root's; `scripts/over_io_uring.sh` runs these tests with it.
 #[test]
 fn io_uring_is_taken_where_it_is_on_and_every_processor_has_two_workers() {
-    let setting = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
-    let is_on = setting.is_ok_and(|setting| setting.trim() == "Y");
+    let by_default = match fs::read_to_string("/sys/module/fuse/parameters/enable_uring") {
+        Ok(setting) if setting.trim() == "Y" => Ok(()),
+        Ok(_) => Err(NoIoUring::Off),
+        Err(_) => Err(NoIoUring::NotOffered),
+    };
     let cores = thread::available_parallelism().unwrap().get();
     for (io_uring, workers, taken) in [
-        (true, 64 * cores, is_on),
-        (true, 1, false),
-        (false, 64 * cores, false),
+        (true, 64 * cores, by_default),
+        (true, 1, by_default.and(Err(NoIoUring::FewWorkers))),
+        (false, 64 * cores, Err(NoIoUring::Unwanted)),
     ] {
         let options = MountOptions {
             io_uring,

@@ -21,7 +21,6 @@ use crate::daemon::background::{self, Told};
 use crate::daemon::metrics::Metrics;
 use crate::daemon::neighbours::{self, Neighbours};
 use crate::daemon::recording::{self, ImageNames, Recording};
-use crate::daemon::workers::Workers;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::loops::Loops;
 use crate::options::OptionArgs;
@@ -306,7 +305,7 @@ impl Args {
         };
         let options = self.options.sum().apply(options);
         self.pin(&mut fs)?;
-        let metrics = Metrics::new(self.image.memory(), Workers::of(&options));
+        let metrics = Metrics::new(self.image.memory());
         let fs = Arc::new(fs);
         let record = |path: &PathBuf| {
             let names = ImageNames::new(fs.clone());

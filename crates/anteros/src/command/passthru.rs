@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use crate::args::{RequestArgs, seconds};
 use crate::daemon::arguments::DaemonArgs;
 use crate::daemon::faults::{self, Faults};
-use crate::daemon::mirror::{Mirror, MirrorDaemon, Serving};
+use crate::daemon::mirror::{Mirror, MirrorDaemon, Serving, Terms};
 use crate::daemon::recording::Recording;
 use crate::daemon::workers::Workers;
 use crate::daemon::{self, background};
@@ -198,7 +198,7 @@ impl Args {
             recording.catch_up_by(session.catch_up());
         }
         let serving = self.serving(&session);
-        let terms = self.terms(Workers::of(&options));
+        let terms = self.terms(Workers::of(&session));
         let (named, root) = (mirror.clone(), source.to_owned());
         let path_of = move |ino| path(&named, &root, ino);
         let (written, root) = (mirror.clone(), source.to_owned());
@@ -269,20 +269,19 @@ impl Args {
     }
 
     /// Options as `anteros stat` shows them.
-    fn terms(&self, workers: Workers) -> Vec<(&'static str, f64)> {
-        let mut terms = workers.gauges().to_vec();
-        terms.extend([
+    fn terms(&self, workers: Workers) -> Terms {
+        let mut options = vec![
             ("unit_bytes", self.unit as f64),
             ("timeout_seconds", self.timeout.into()),
-        ]);
+        ];
         if matches!(self.data, Data::Buffer | Data::Entries) {
-            terms.extend([
+            options.extend([
                 ("buffer_max_bytes", self.buffer as f64),
                 ("buffer_region_bytes", self.region as f64),
                 ("buffer_interval_seconds", self.interval as f64 / 1e3),
             ]);
         }
-        terms
+        Terms { workers, options }
     }
 }
 

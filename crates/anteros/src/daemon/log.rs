@@ -236,9 +236,7 @@ impl LogDaemon {
             &[("label", &layout.superblock.label), ("uuid", &uuid)],
         );
         text.gauge("up_seconds", self.started.elapsed().as_secs_f64());
-        for (name, value) in self.workers.gauges() {
-            text.gauge(name, value);
-        }
+        self.workers.tell(&mut text);
         for (name, value) in [
             ("log_memory_bytes", condition.memory_bytes),
             ("log_memory_max_bytes", self.memory_bytes_max),

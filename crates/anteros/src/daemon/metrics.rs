@@ -16,7 +16,6 @@ use super::workers::Workers;
 pub struct Metrics {
     started: Instant,
     memory_bytes_max: u64,
-    workers: Workers,
     pub latencies: Latencies,
     pub faults: Arc<Faults>,
     /// Bytes handed to the kernel unasked.
@@ -24,12 +23,11 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Of a daemon that starts now, with so much memory and so many workers.
-    pub fn new(memory_bytes_max: u64, workers: Workers) -> Self {
+    /// Of a daemon that starts now, with so much memory.
+    pub fn new(memory_bytes_max: u64) -> Self {
         Self {
             started: Instant::now(),
             memory_bytes_max,
-            workers,
             latencies: Latencies::default(),
             faults: Arc::default(),
             neighbour_bytes: AtomicU64::new(0),
@@ -37,13 +35,17 @@ impl Metrics {
     }
 
     /// The text that `anteros stat` shows.
-    pub fn text(&self, fs: &ImageFs, recording: Option<&Recording>, uid: u32) -> String {
+    pub fn text(
+        &self,
+        fs: &ImageFs,
+        workers: Workers,
+        recording: Option<&Recording>,
+        uid: u32,
+    ) -> String {
         let mut text = Exposition::default();
         let stats = fs.image().read_statistics();
         text.gauge("up_seconds", self.started.elapsed().as_secs_f64());
-        for (name, value) in self.workers.gauges() {
-            text.gauge(name, value);
-        }
+        workers.tell(&mut text);
         text.gauge("memory_max_bytes", self.memory_bytes_max as f64);
         text.gauge("cache_bytes", stats.memory_bytes as f64);
         text.gauge("cache_peak_bytes", stats.memory_peak_bytes as f64);

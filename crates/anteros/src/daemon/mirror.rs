@@ -16,6 +16,7 @@ use super::exposition::{ATTRIBUTE, Exposition};
 use super::faults::Faults;
 use super::latencies::Latencies;
 use super::recording::{self, Recording};
+use super::workers::Workers;
 
 /// A mirrored directory, through a buffer or not.
 #[derive(Clone)]
@@ -30,13 +31,19 @@ pub struct Serving {
     pub why: String,
 }
 
+/// Terms of the mount.
+pub struct Terms {
+    pub workers: Workers,
+    /// Names of gauges, and values.
+    pub options: Vec<(&'static str, f64)>,
+}
+
 /// Observer of a mirrored directory.
 pub struct MirrorDaemon {
     started: Instant,
     mirror: Mirror,
     serving: Serving,
-    /// Options of the mount: names of gauges, and values.
-    terms: Vec<(&'static str, f64)>,
+    terms: Terms,
     latencies: Latencies,
     faults: Arc<Faults>,
     recording: Option<Recording>,
@@ -129,7 +136,7 @@ impl MirrorDaemon {
     pub fn new(
         mirror: Mirror,
         serving: Serving,
-        terms: Vec<(&'static str, f64)>,
+        terms: Terms,
         faults: Arc<Faults>,
         recording: Option<Recording>,
         lost: impl Fn(&Unreported) -> String + Send + Sync + 'static,
@@ -217,7 +224,8 @@ impl MirrorDaemon {
         let Serving { way, why } = &self.serving;
         text.info("mirror_info", &[("way", way), ("why", why)]);
         text.gauge("up_seconds", self.started.elapsed().as_secs_f64());
-        for (name, value) in &self.terms {
+        self.terms.workers.tell(&mut text);
+        for (name, value) in &self.terms.options {
             text.gauge(name, *value);
         }
         text.process();

@@ -61,6 +61,7 @@ use faults::Faults;
 use metrics::Metrics;
 use neighbours::Neighbours;
 use recording::Recording;
+use workers::Workers;
 
 /// The time within which a mount that nobody else has ends after it was unmounted.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
@@ -110,6 +111,7 @@ impl Daemon {
         if let Some(recording) = recording.as_ref() {
             recording.catch_up_by(session.catch_up());
         }
+        let workers = Workers::of(&session);
         let root = session.mountpoint();
         neighbours::push(&fs, neighbours, root, session.notifier(), metrics.clone());
         let (watcher, teller, image) = (metrics.clone(), metrics.clone(), fs.clone());
@@ -124,7 +126,10 @@ impl Daemon {
             .on_attribute(move |asked| {
                 let is = |name: &str| asked.ino == image.root() && asked.name == name.as_bytes();
                 let recording = (*told).as_ref();
-                let text = || teller.text(&image, recording, asked.uid).into_bytes();
+                let text = || {
+                    let text = teller.text(&image, workers, recording, asked.uid);
+                    text.into_bytes()
+                };
                 let told = recording.filter(|_| is(recording::ATTRIBUTE));
                 told.map(Recording::told)
                     .or_else(|| is(ATTRIBUTE).then(text))

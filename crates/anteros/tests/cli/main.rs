@@ -16,6 +16,7 @@ mod foreground;
 mod hints;
 mod images;
 mod increments;
+mod io_uring;
 mod kernels;
 mod killed;
 mod lists;

@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 use tempfile::TempDir;
 
 use crate::mirror::{Mirror, WAYS};
-use crate::{Signal, kill, run};
+use crate::{Signal, io_uring, kill, run};
 
 /// More than there are workers.
 const HELD: usize = 20;
@@ -73,8 +73,7 @@ fn can_hold() -> bool {
 
 /// Returns whether requests may come over rings, where less can wait.
 fn has_rings() -> bool {
-    let setting = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
-    setting.is_ok_and(|setting| setting.trim() == "Y")
+    io_uring::setting() == Some(true)
 }
 
 /// Does something that nobody should have to wait for.

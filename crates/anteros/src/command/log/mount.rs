@@ -352,7 +352,7 @@ impl Args {
             log.clone(),
             faults.clone(),
             self.memory,
-            Workers::of(&options),
+            Workers::of(&session),
         );
         let session = watch.clone().listen(session);
         log.on_abort(daemon::log::forgetter(session.notifier()).map_err(Failure::os)?);

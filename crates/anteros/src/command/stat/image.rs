@@ -75,6 +75,7 @@ pub fn table(numbers: &Numbers) -> String {
             count("decodes_stream"),
         ),
     ];
+    lines.extend(numbers.requests_line());
     lines.extend(numbers.trace_line());
     lines.extend(numbers.lines());
     lines.join("\n") + "\n"

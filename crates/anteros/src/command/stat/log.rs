@@ -206,6 +206,7 @@ pub fn table(numbers: &Numbers) -> String {
             count("log_threaded_segments"),
         ),
     ];
+    lines.extend(numbers.requests_line());
     let scrubbed = numbers.count("log_scrubbed_bytes");
     lines.extend((scrubbed > 0).then(|| format!("scrubbed   {}", output::bytes(scrubbed))));
     lines.extend(idle_line(numbers));

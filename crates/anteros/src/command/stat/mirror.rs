@@ -68,6 +68,7 @@ pub fn table(numbers: &Numbers) -> String {
             gauge("open_directories"),
         ),
     ]);
+    lines.extend(numbers.requests_line());
     if numbers.has("buffer_bytes") {
         lines.extend(buffer_lines(numbers));
     }

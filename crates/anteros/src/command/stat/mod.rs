@@ -5,6 +5,7 @@ mod image;
 pub mod log;
 mod mirror;
 pub mod numbers;
+mod requests;
 
 use std::fs::{Metadata, OpenOptions};
 use std::io;

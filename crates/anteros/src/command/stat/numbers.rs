@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::requests;
 use crate::daemon::latencies::OPERATIONS;
+use crate::daemon::workers::IO_URING_INFO;
 use crate::output;
 
 /// The number whose labels name a log.
@@ -50,6 +52,17 @@ impl Numbers {
             _ => " over io_uring",
         };
         format!("{} workers{over}", self.get("workers"))
+    }
+
+    /// Returns whether requests come over io_uring, or why not, in a word; `None` if the daemon does not tell.
+    fn io_uring(&self) -> Option<String> {
+        let words = self.words(IO_URING_INFO)?;
+        Some(requests::by_now(words.get("io_uring")?).to_owned())
+    }
+
+    /// Returns why requests do not come over io_uring, if they do not.
+    pub fn requests_line(&self) -> Option<String> {
+        requests::line(&self.io_uring()?)
     }
 
     /// Returns what is recorded, if anything is.
@@ -113,6 +126,7 @@ impl Numbers {
             });
             Some(((*name).to_owned(), latency))
         });
+        object.extend(self.io_uring().map(|word| ("io_uring".into(), word.into())));
         object.insert("latencies".into(), latencies.collect());
         object.insert("faults".into(), self.faults.clone().into());
         object
