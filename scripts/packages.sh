@@ -19,10 +19,11 @@ umask 022
 # The names of erofs-utils that a link answers to. They are beside the program's own, for who puts that directory into PATH.
 names=(mkfs.erofs fsck.erofs dump.erofs erofsfuse mount.erofs)
 
-# Copies the documents that everyone gets.
+# Copies the documents that everyone gets, and examples.
 documents() {
-    mkdir -p "$1"
+    mkdir -p "$1/examples"
     cp README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$1"
+    install -m 644 docs/examples/* "$1/examples"
 }
 
 # Writes what the program says of itself: manual pages and completions. It must run here.

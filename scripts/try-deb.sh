@@ -22,6 +22,7 @@ inside diff -r /etc /again
 inside /usr/lib/anteros/fsck.erofs /etc.erofs
 inside mount.erofs.anteros -V
 inside test -s /usr/share/man/man1/anteros.1.gz
+inside grep -qx 'options fuse enable_uring=Y' /usr/share/doc/anteros/examples/fuse-io-uring.conf
 inside dpkg --verify anteros
 inside dpkg -r anteros
 if inside sh -c 'ls /usr/bin/anteros* /usr/sbin/mount.*.anteros /usr/lib/anteros 2>/dev/null'; then

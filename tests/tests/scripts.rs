@@ -388,3 +388,50 @@ fn io_uring_is_set_back_by_the_last_of_several() {
         "{said:?}"
     );
 }
+
+/// A program to be packed, which says something of itself.
+const PACKED: &str = "\
+#!/bin/sh
+case $1 in
+manual) echo page >\"$2/anteros.1\" ;;
+*) echo \"$@\" ;;
+esac
+";
+
+/// Packs programs in a directory of their own.
+fn packages() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["anteros", "anteros-read", "anteros-warm"] {
+        let path = directory.path().join(name);
+        fs::write(&path, PACKED).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let said = run(Command::new("scripts/packages.sh")
+        .arg(directory.path())
+        .arg("amd64")
+        .env("SOURCE_DATE_EPOCH", "1700000000"));
+    assert_eq!(said.status, Some(0), "{said:?}");
+    directory
+}
+
+#[test]
+fn packages_have_an_example_and_the_same_bytes_each_time() {
+    let (one, other) = (packages(), packages());
+    let sums = |of: &tempfile::TempDir| fs::read_to_string(of.path().join("SHA256SUMS")).unwrap();
+    assert_eq!(sums(&one), sums(&other));
+    for (of, list) in [(".tar.gz", "tar -tvf"), (".deb", "dpkg-deb -c")] {
+        if !sums(&one).contains(of) {
+            judge::missing("dpkg-deb");
+            continue;
+        }
+        let said = bash(&format!("{list} {}/*{of}", one.path().display()));
+        let line = said
+            .text
+            .lines()
+            .find(|line| line.ends_with("/examples/fuse-io-uring.conf"));
+        assert!(
+            line.is_some_and(|line| line.starts_with("-rw-r--r--")),
+            "{said:?}"
+        );
+    }
+}
