@@ -1,12 +1,11 @@
 //! Part `table1`: what is read from the device for 16 MiB asked for, in each pattern (table 1 of the EROFS paper).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::contender::Contender;
 use super::harness::Bench;
 use super::pattern::{self, Pattern};
 use crate::bench::report::Unit;
-use crate::bench::tree;
 use crate::outcome::Outcome;
 
 /// States what is asked for.
@@ -28,7 +27,7 @@ pub(super) fn table1(bench: &mut Bench) -> Outcome {
         let metric = format!("table 1: read from the device for 16 MiB, {name}");
         (metric, Unit::Bytes)
     });
-    for (name, corpus, file) in bench.single_file_corpora(&["text1g"])? {
+    for (name, corpus, file) in bench.single_file_corpora("table1", &["text1g"])? {
         eprintln!("bench read: table1, {name}");
         bench.prepare(&contenders, &corpus);
         let bytes = corpus.join(&file).metadata()?.len();
@@ -56,24 +55,4 @@ fn device_bytes(
         figures.push(bytes as f64);
     }
     Ok(figures)
-}
-
-impl Bench<'_> {
-    /// The corpora asked for that are one file, or else others: name, directory and name of the file.
-    ///
-    /// # Errors
-    /// When a corpus cannot be had.
-    pub(super) fn single_file_corpora(
-        &self,
-        otherwise: &[&str],
-    ) -> Outcome<Vec<(String, PathBuf, PathBuf)>> {
-        let mut corpora = Vec::new();
-        for name in self.options.corpora_or(otherwise) {
-            let corpus = crate::bench::corpus(&name)?;
-            if let Some(file) = tree::single_file(&corpus)? {
-                corpora.push((name, corpus, file));
-            }
-        }
-        Ok(corpora)
-    }
 }

@@ -33,7 +33,7 @@ fn of_one(
     otherwise: &[&str],
 ) -> Outcome {
     let contenders = bench.chosen(contenders);
-    for (name, corpus, file) in bench.single_file_corpora(otherwise)? {
+    for (name, corpus, file) in bench.single_file_corpora("memory", otherwise)? {
         let subject = format!("{name} {label}");
         eprintln!("bench read: memory, {subject}");
         bench.prepare(&contenders, &corpus);

@@ -13,6 +13,7 @@
 mod amplification;
 mod background;
 mod contender;
+mod corpora;
 mod counted;
 mod format;
 mod harness;

@@ -47,7 +47,7 @@ pub(super) fn order(bench: &mut Bench) -> Outcome {
         let mut contenders = bench.erofs(&format)?;
         contenders.push(Contender::zeros(format)?);
         let contenders = bench.chosen(contenders);
-        for (name, directory, file) in bench.single_file_corpora(&[otherwise])? {
+        for (name, directory, file) in bench.single_file_corpora("order", &[otherwise])? {
             bench.prepare(&contenders, &directory);
             let corpus = Corpus {
                 bytes: directory.join(&file).metadata()?.len(),

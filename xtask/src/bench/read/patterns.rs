@@ -1,8 +1,8 @@
 //! Parts `patterns` and `large`: reads of 4 KiB in three patterns, by one reader and by two (figures 7 and 8 of the EROFS
 //! paper), from small pclusters and from large ones.
 //!
-//! A corpus of one file is read by the patterns of the paper. Of a corpus that is a tree all files are read, as
-//! directories list them, and blocks anywhere in files anywhere; its images have large pclusters.
+//! A corpus of one file is read by the patterns of the paper. Of a corpus that is a tree, `large` reads all files, as
+//! directories list them, and blocks anywhere in files anywhere; `patterns` leaves it out.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -55,16 +55,13 @@ type Images = Vec<(&'static str, Vec<Contender>)>;
 /// # Errors
 /// When a corpus cannot be had or read, or a peer is missing.
 pub(super) fn patterns(bench: &mut Bench) -> Outcome {
-    for name in bench.options.corpora_or(&["text1g", "silesia"]) {
-        let corpus = super::super::corpus(&name)?;
-        if let Some(file) = tree::single_file(&corpus)? {
-            let everybody = bench.everybody()?;
-            let mut at_64k = bench.erofs(&EROFS_64K)?;
-            at_64k.push(Bench::squashfuse("128K")?);
-            let at_64k = bench.chosen(at_64k);
-            let images = vec![("4K", everybody), ("64K", at_64k)];
-            of_a_file(bench, &name, (&corpus, &file), images, false)?;
-        }
+    for (name, corpus, file) in bench.single_file_corpora("patterns", &["text1g", "silesia"])? {
+        let everybody = bench.everybody()?;
+        let mut at_64k = bench.erofs(&EROFS_64K)?;
+        at_64k.push(Bench::squashfuse("128K")?);
+        let at_64k = bench.chosen(at_64k);
+        let images = vec![("4K", everybody), ("64K", at_64k)];
+        of_a_file(bench, &name, (&corpus, &file), images, false)?;
     }
     Ok(())
 }

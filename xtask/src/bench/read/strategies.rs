@@ -29,7 +29,7 @@ pub(super) fn strategies(bench: &mut Bench) -> Outcome {
         bench.note("strategies not measured: `anteros mount` has no option --strategy".to_owned());
         return Ok(());
     }
-    for (name, corpus, file) in bench.single_file_corpora(&["text1g"])? {
+    for (name, corpus, file) in bench.single_file_corpora("strategies", &["text1g"])? {
         let genuine = corpus.join(&file);
         let plan = pattern::plan(Pattern::Sequential, genuine.metadata()?.len(), BYTES, 1);
         let genuine = pattern::read(&genuine, &plan)?;

@@ -33,6 +33,7 @@ pub(super) fn walk(bench: &mut Bench) -> Outcome {
     for name in bench.options.corpora_or(&["tree60k"]) {
         let corpus = crate::bench::corpus(&name)?;
         if tree::single_file(&corpus)?.is_some() {
+            bench.note(format!("walk: {name} is one file, and left out"));
             continue;
         }
         bench.prepare(&contenders, &corpus);
