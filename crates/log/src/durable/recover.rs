@@ -158,6 +158,6 @@ fn admit_features(state: &mut Durable) -> Result<(), LogError> {
     };
     match store.superblock().incompat & wanted == wanted {
         true => Ok(()),
-        false => store.admit(wanted),
+        false => store.admit(|superblock| superblock.incompat |= wanted),
     }
 }

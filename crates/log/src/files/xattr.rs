@@ -306,13 +306,8 @@ impl Files {
         if self.store.superblock().has_large_xattrs() {
             return Ok(());
         }
-        self.store.admit(INCOMPAT_LARGE_XATTRS).map_err(|error| {
-            let error = FsError::Io(std::io::Error::other(error));
-            // One copy may be the new one.
-            self.store
-                .fail("the superblock could not be written", &error);
-            error
-        })
+        let add = |superblock: &mut Superblock| superblock.incompat |= INCOMPAT_LARGE_XATTRS;
+        self.store.admit_in_use(add)
     }
 
     /// Removes all attributes.

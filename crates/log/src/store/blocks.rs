@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, RwLock};
 
-use anteros_core::{FsResult, WritableDevice};
+use anteros_core::{FsError, FsResult, WritableDevice};
 
 use crate::error::LogError;
 use crate::layout::Superblock;
@@ -177,13 +177,23 @@ impl Store {
     }
 
     /// Says in the superblock that the log makes use of a feature, before it does.
-    pub(crate) fn admit(&mut self, feature: u64) -> Result<(), LogError> {
+    pub(crate) fn admit(&mut self, add: impl FnOnce(&mut Superblock)) -> Result<(), LogError> {
         let mut superblock = self.superblock.clone();
-        superblock.incompat |= feature;
+        add(&mut superblock);
         superblock.generation += 1;
         superblock::write_superblock(&*self.device, &superblock)?;
         self.superblock = superblock;
         Ok(())
+    }
+
+    /// As [`admit`](Self::admit), while the log is in use: if that fails nothing is written any more.
+    pub(crate) fn admit_in_use(&mut self, add: impl FnOnce(&mut Superblock)) -> FsResult<()> {
+        self.admit(add).map_err(|error| {
+            let error = FsError::Io(std::io::Error::other(error));
+            // One copy may be the new one.
+            self.fail("the superblock could not be written", &error);
+            error
+        })
     }
 
     /// Ends that the log is read-only.
