@@ -485,6 +485,20 @@ fn what_only_a_newer_program_may_write_is_mounted_to_be_read() {
     assert_eq!(tree.read("f").unwrap(), b"f");
 }
 
+/// A checkpoint alone says something of the log's own record.
+#[test]
+fn a_group_that_names_what_belongs_to_the_log_is_refused() {
+    let craft = Craft::new(|tree| tree.0.keep_record(b"record").unwrap());
+    let ino = craft.checkpoint.record_ino;
+    let attributes = Surgeon::new(craft.device.clone()).inode(ino).attributes;
+    let craft = craft.with_group(&[Record::Attributes {
+        ino,
+        whole: false,
+        attributes: &attributes.encode(),
+    }]);
+    craft.refused("belongs to the log itself");
+}
+
 /// Guards against a fault: where heads are many, the reserve that users do not fill was taken to be at least sixteen
 /// segments.
 #[test]

@@ -53,6 +53,7 @@ impl Durable {
             next_nid: self.nodes.nat().cursor(),
             next_sequence: self.groups.sequence,
             serial: self.store.segments().serial(),
+            record_ino: self.files.record_ino(),
             heads,
             nat_bits: nat.bits,
             sit_bits: self.store.sit_bits(),

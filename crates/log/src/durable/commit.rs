@@ -111,10 +111,11 @@ impl Durable {
     }
 
     /// Returns whether an inode has content that no group has, and that one should have. That of directories comes
-    /// with their names.
+    /// with their names, and what belongs to the log itself with a checkpoint.
     fn has_news(&self, ino: u32) -> bool {
         self.loaded(ino).is_some_and(|live| {
             live.inode().attributes.nlink > 0
+                && !live.inode().attributes.is_own
                 && live.kind() != FileKind::Directory
                 && (live.content_changed || live.dirty_pages > 0 || !live.unrecorded.is_empty())
         })
@@ -126,7 +127,8 @@ impl Durable {
             let crcs: Vec<u32> = run.iter().map(|(_, crc)| *crc).collect();
             append_checksums(run[0].0, &crcs, &mut stream);
         }
-        for (ino, attributes) in self.files.unrecorded().dropped() {
+        let dropped = self.files.unrecorded().dropped().iter();
+        for (ino, attributes) in dropped.filter(|(_, attributes)| !attributes.is_own) {
             Record::Attributes {
                 ino: *ino,
                 whole: false,
@@ -151,6 +153,10 @@ impl Durable {
     fn append_inode(&mut self, ino: u32, whole: bool, stream: &mut Vec<u8>) -> FsResult<()> {
         let live = self.live(ino)?;
         let attributes = live.inode().attributes;
+        if attributes.is_own {
+            // A checkpoint alone names it.
+            return Ok(());
+        }
         Record::Attributes {
             ino,
             whole,

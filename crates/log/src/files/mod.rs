@@ -5,6 +5,7 @@
 //! ([`read`]), and leave for it ([`write_back`]). Content of an atomic write waits beside them ([`atomic`]), and what
 //! memory has no room for goes ([`evict`]). Above that lie directories ([`dir`]), the operations that change names
 //! ([`names`]), extended attributes ([`xattr`], some of overlayfs in [`layers`]) and access control lists ([`acl`]).
+//! What the log keeps for itself lies in an inode without a name ([`own_record`]).
 //! It keeps the changes that no group has ([`unrecorded`]), and counts the lookups of inodes ([`lookups`]) and what
 //! content takes ([`usage`]). All of it happens in memory; `durable` says when it is written. It uses `packing` and what
 //! lies below.
@@ -18,6 +19,7 @@ mod large;
 pub(crate) mod layers;
 mod lookups;
 pub(crate) mod names;
+pub(crate) mod own_record;
 pub(crate) mod pieces;
 pub(crate) mod read;
 mod unrecorded;
@@ -58,6 +60,8 @@ pub(crate) struct Files {
     orphans: BTreeSet<u32>,
     /// Those of them that are given back in pieces, and up to which block they still have content.
     evicting: BTreeMap<u32, u32>,
+    /// The inode that the checkpoint names for the log's own record; 0: none.
+    record_ino: u32,
     /// Atomic writes that are not committed.
     atomic_writes: BTreeMap<u32, AtomicWrite>,
 }
@@ -75,6 +79,7 @@ impl Files {
             opened: 0,
             orphans: BTreeSet::new(),
             evicting: BTreeMap::new(),
+            record_ino: 0,
             atomic_writes: BTreeMap::new(),
         }
     }

@@ -17,7 +17,7 @@ pub(crate) const SETGID: u16 = 0o2000;
 /// The most names of a file, and the most directories in one.
 const LINKS_MAX: u32 = 1 << 20;
 /// Blocks that an operation on names may need at most: of two directories that split, and their nodes.
-const BLOCKS_OF_AN_OPERATION: u64 = 16;
+pub(super) const BLOCKS_OF_AN_OPERATION: u64 = 16;
 /// Numbers of nodes that the making of an inode may need at most: its own, its attributes', the directory's.
 const NODES_OF_A_BIRTH: u32 = 8;
 
@@ -70,7 +70,7 @@ impl Files {
         self.store.space().check(BLOCKS_OF_AN_OPERATION)
     }
 
-    fn check_numbers(&self) -> FsResult<()> {
+    pub(super) fn check_numbers(&self) -> FsResult<()> {
         match self.nodes.nat().available() < NODES_OF_A_BIRTH {
             true => Err(FsError::NoSpace),
             false => Ok(()),
@@ -108,7 +108,7 @@ impl Files {
     }
 
     /// Makes an inode without a name.
-    fn give_birth(&mut self, parent: u32, birth: &Birth<'_>) -> FsResult<u32> {
+    pub(super) fn give_birth(&mut self, parent: u32, birth: &Birth<'_>) -> FsResult<u32> {
         let above = self.parent(parent)?.inode().attributes;
         let ino = self.new_node(0, NodeKind::Inode, 0)?;
         let begun = self.begin_inode(ino, &above, parent, birth);
@@ -117,7 +117,7 @@ impl Files {
     }
 
     /// Gives back an inode that was made and gets no name, if what it was made for could not be done.
-    fn unless_stillborn(&mut self, ino: u32, done: FsResult<()>) -> FsResult<()> {
+    pub(super) fn unless_stillborn(&mut self, ino: u32, done: FsResult<()>) -> FsResult<()> {
         if done.is_err() && self.loaded(ino).is_some() {
             self.live(ino)?.attributes().nlink = 0;
             self.orphans.insert(ino);
@@ -144,6 +144,7 @@ impl Files {
             is_inline: true,
             is_launched: false,
             is_settled: false,
+            is_own: false,
             nlink: 0,
             uid: birth.caller.uid,
             gid: if inherits {

@@ -67,7 +67,7 @@ struct RawHead {
 /// 0x030 |    reserved_blocks    |  inodes   |   nodes   |
 /// 0x040 | next_nid  | nat_journ.| sit_journ.| bst_journ.|
 /// 0x050 |     next_sequence     |  serial   | rewritten |
-/// 0x060 | 0 to 0x80                                     |
+/// 0x060 |record_ino | 0 to 0x80                         |
 /// 0x080 | 16 heads                                      |
 /// 0x180 | 0 to 0x200                                    |
 /// ```
@@ -93,7 +93,8 @@ struct RawHeader {
     next_sequence: U64,
     serial: U32,
     rewritten: U32,
-    reserved: [u8; 32],
+    record_ino: U32,
+    reserved: [u8; 28],
     heads: [RawHead; HEADS],
     reserved2: [u8; 128],
 }
@@ -150,6 +151,8 @@ pub struct Checkpoint {
     pub next_sequence: u64,
     /// The number of the segment that was opened last.
     pub serial: u32,
+    /// The inode that holds the log's own record; 0: none. What it names may be anything.
+    pub record_ino: u32,
     /// The open segments, by their kinds.
     pub heads: Vec<Head>,
     /// Tells which copy of each block of the node address table counts.
@@ -263,6 +266,7 @@ impl Checkpoint {
             next_nid: raw.next_nid.get(),
             next_sequence: raw.next_sequence.get(),
             serial: raw.serial.get(),
+            record_ino: raw.record_ino.get(),
             nat_bits: streams.bits(superblock.nat_blocks)?,
             sit_bits: streams.bits(superblock.sit_blocks)?,
             bst_bits: streams.bits(superblock.bst_blocks)?,
@@ -361,7 +365,8 @@ impl Checkpoint {
             next_sequence: self.next_sequence.into(),
             serial: self.serial.into(),
             rewritten: count(self.rewritten.len()),
-            reserved: [0; 32],
+            record_ino: self.record_ino.into(),
+            reserved: [0; 28],
             heads,
             reserved2: [0; 128],
         }

@@ -132,6 +132,8 @@ pub enum Corrupt {
         found: u32,
         expected: u32,
     },
+    #[error("the log's own record, inode {ino}: {rule}")]
+    OwnRecord { ino: u32, rule: &'static str },
     #[error("checkpoint {version} lies in pack {pack}, where it does not belong")]
     PackPlace { pack: u64, version: u64 },
     #[error("checkpoint: {stated} {what}, but {counted} are there")]

@@ -33,6 +33,8 @@ const CRC_AT: usize = 4;
 const INLINE_FLAG: u16 = 1;
 const LAUNCHED_FLAG: u16 = 2;
 const SETTLED_FLAG: u16 = 4;
+const OWN_FLAG: u16 = 8;
+const FLAGS: u16 = INLINE_FLAG | LAUNCHED_FLAG | SETTLED_FLAG | OWN_FLAG;
 const XATTR_AT: usize = 0xc0;
 const BODY_AT: usize = 0x1a0;
 
@@ -193,6 +195,8 @@ pub struct Attributes {
     pub is_launched: bool,
     /// Tells whether all of its content was compressed in the background, as far as that gains, since it changed.
     pub is_settled: bool,
+    /// Tells whether it belongs to the log itself, which keeps its record there. No name leads to it.
+    pub is_own: bool,
     /// Names that refer to it.
     pub nlink: u32,
     /// Owner.
@@ -224,7 +228,8 @@ impl Attributes {
     ///
     /// # Errors
     ///
-    /// When the kind is unknown, a flag or a number of nanoseconds is out of range.
+    /// When the kind is unknown, a flag or a number of nanoseconds is out of range, or the log keeps a record in what is no
+    /// file.
     pub fn parse(bytes: &[u8; ATTRIBUTES_BYTES], ino: u32) -> Result<Self, Corrupt> {
         let raw = zerocopy::transmute_ref!(bytes);
         Self::from_raw(raw).map_err(|(rule, found)| Corrupt::Node {
@@ -239,8 +244,11 @@ impl Attributes {
         let kind =
             FileKind::from_mode(mode.into()).ok_or(("the mode is that of no file", mode.into()))?;
         let flags = raw.flags.get();
-        if flags & !(INLINE_FLAG | LAUNCHED_FLAG | SETTLED_FLAG) != 0 {
+        if flags & !FLAGS != 0 {
             return Err(("a flag is unknown", flags.into()));
+        }
+        if flags & OWN_FLAG != 0 && kind != FileKind::Regular {
+            return Err(("what belongs to the log itself is no file", mode.into()));
         }
         if let Some(nanos) = raw.nanos.iter().find(|nanos| nanos.get() >= 1_000_000_000) {
             return Err((
@@ -264,6 +272,7 @@ impl Attributes {
             is_inline: flags & INLINE_FLAG != 0,
             is_launched: flags & LAUNCHED_FLAG != 0,
             is_settled: flags & SETTLED_FLAG != 0,
+            is_own: flags & OWN_FLAG != 0,
             nlink: raw.nlink.get(),
             uid: raw.uid.get(),
             gid: raw.gid.get(),
@@ -288,6 +297,7 @@ impl Attributes {
             (INLINE_FLAG, self.is_inline),
             (LAUNCHED_FLAG, self.is_launched),
             (SETTLED_FLAG, self.is_settled),
+            (OWN_FLAG, self.is_own),
         ];
         // The bits of a kind lie within the lower sixteen.
         let kind_bits = self.kind.mode_bits() as u16;

@@ -62,7 +62,9 @@ const INCOMPAT_KNOWN: u64 = INCOMPAT_PACKED
     | INCOMPAT_LARGE_XATTRS
     | INCOMPAT_CHECKSUMS
     | INCOMPAT_PACKED_INODES;
-const RO_COMPAT_KNOWN: u64 = 0;
+/// The log may keep a record of its own, in an inode without a name.
+pub const RO_COMPAT_OWN_RECORD: u64 = 1;
+const RO_COMPAT_KNOWN: u64 = RO_COMPAT_OWN_RECORD;
 
 const _: () = assert!(size_of::<RawSuperblock>() == SUPERBLOCK_BYTES);
 const _: () = assert!(1 << BLOCK_BITS == BLOCK_BYTES);
@@ -349,6 +351,11 @@ impl Superblock {
     /// Tells whether the extended attributes of an inode may lie in several nodes.
     pub(crate) fn has_large_xattrs(&self) -> bool {
         self.incompat & INCOMPAT_LARGE_XATTRS != 0
+    }
+
+    /// Tells whether the log may keep a record of its own.
+    pub(crate) fn has_own_record(&self) -> bool {
+        self.ro_compat & RO_COMPAT_OWN_RECORD != 0
     }
 
     fn is_threaded(&self) -> bool {

@@ -7,7 +7,7 @@ use anteros_core::{Attr, Changes, FileKind, FsError, FsResult, Ino, New, Rdev, S
 use crate::files::acl;
 use crate::files::dir::kind_of;
 use crate::files::names::{Birth, SETGID};
-use crate::layout::BLOCK_BYTES;
+use crate::layout::{BLOCK_BYTES, Corrupt};
 use crate::mount::state::State;
 
 /// Reads note the time only if that is older than the last change, or than this.
@@ -59,6 +59,14 @@ impl State {
 
     /// The attributes of an inode that becomes known.
     pub(crate) fn introduce(&mut self, ino: u32) -> FsResult<Attr> {
+        if self.live(ino)?.inode().attributes.is_own {
+            return Err(Corrupt::Node {
+                nid: ino,
+                rule: "it belongs to the log itself, and no name leads to it",
+                found: ino.into(),
+            }
+            .into());
+        }
         let attr = self.attr(ino)?;
         self.add_lookup(ino);
         Ok(attr)

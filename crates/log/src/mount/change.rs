@@ -83,7 +83,7 @@ impl Log {
         done
     }
 
-    fn try_change<T>(
+    pub(super) fn try_change<T>(
         state: &mut State,
         change: impl FnOnce(&mut State) -> FsResult<T>,
     ) -> FsResult<T> {

@@ -147,7 +147,8 @@ impl Log {
     ) -> Result<Self, LogError> {
         let has_atomic_writes = options.atomic_writes;
         let begins_thread = options.writes_behind && !options.read_only;
-        let (state, recovery) = open(device.clone(), options)?;
+        let (mut state, recovery) = open(device.clone(), options)?;
+        state.warn_of_own_record();
         let writer = state.store.writer().clone();
         let is_read_only = state.store.options().read_only;
         let thread = (begins_thread && !is_read_only)

@@ -6,8 +6,8 @@
 //! large files ([`pieces`]), cleaning that someone asks for ([`gc`]), compression in the background ([`compact`] by [`work`]),
 //! also of what nobody has asked for ([`sweep`]), compression before writeback ([`prepare`], with the files of
 //! [`preparing`], on a device whose [`speed`] is known), reading everything to find damage ([`scrub`]), telling
-//! what compression would gain ([`estimate`]) and what content takes ([`usage`]). For messages it finds the [path](paths) of an
-//! inode. It uses every floor below.
+//! what compression would gain ([`estimate`]) and what content takes ([`usage`]). What it keeps from mount to mount nobody
+//! else sees ([`own_record`]). For messages it finds the [path](paths) of an inode. It uses every floor below.
 
 mod answers;
 mod atomic;
@@ -17,6 +17,7 @@ mod estimate;
 mod footprint;
 mod gc;
 pub(crate) mod log;
+mod own_record;
 mod paths;
 mod pieces;
 mod prefetch;

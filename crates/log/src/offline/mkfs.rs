@@ -101,6 +101,7 @@ fn make_root(state: &mut Durable, owner: Caller) {
         is_inline: true,
         is_launched: false,
         is_settled: false,
+        is_own: false,
         nlink: 2,
         uid: owner.uid,
         gid: owner.gid,

@@ -25,6 +25,7 @@ pub(super) mod finding;
 pub(super) mod links;
 mod names;
 mod nodes;
+mod own_record;
 mod pointers;
 pub(super) mod records;
 mod sweep;

@@ -227,12 +227,21 @@ impl RollForward {
                 is_inline: true,
                 is_launched: false,
                 is_settled: false,
+                is_own: false,
                 ..*new
             };
             let inode = Inode::empty(attributes);
             state.nodes.make_again(ino, new.generation, inode)?;
         }
         let old = state.live(ino)?.inode().attributes;
+        if old.is_own || new.is_own {
+            return Err(Corrupt::Node {
+                nid: ino,
+                rule: "a record names what belongs to the log itself",
+                found: ino.into(),
+            }
+            .into());
+        }
         if old.kind != new.kind {
             return Err(Corrupt::Node {
                 nid: ino,

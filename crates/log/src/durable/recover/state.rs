@@ -77,6 +77,7 @@ pub(super) fn state_of(
         version: checkpoint.version,
     });
     let nodes = Nodes::new(store, nat, checkpoint.inodes);
-    let files = Files::new(Packer::new(nodes));
+    let mut files = Files::new(Packer::new(nodes));
+    files.set_record_ino(checkpoint.record_ino);
     Ok(Durable::new(files, checkpoint.next_sequence))
 }

@@ -58,6 +58,7 @@ fn checkpoint() -> Checkpoint {
         next_nid: 31,
         next_sequence: 1 << 40,
         serial: 77,
+        record_ino: 6,
         heads: vec![
             head(HeadKind::HotNode, 2, 0),
             head(HeadKind::WarmData, 3, 511),

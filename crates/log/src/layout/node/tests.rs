@@ -8,6 +8,7 @@ fn attributes() -> Attributes {
         is_inline: true,
         is_launched: true,
         is_settled: true,
+        is_own: true,
         nlink: 2,
         uid: 1000,
         gid: 100,
@@ -82,9 +83,10 @@ fn no_changed_byte_goes_unnoticed() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let broken: [Broken<RawInode>; 6] = [
+    let broken: [Broken<RawInode>; 7] = [
         ("mode", |raw| raw.attributes.mode = 0o030_000.into()),
-        ("flag", |raw| raw.attributes.flags = 8.into()),
+        ("flag", |raw| raw.attributes.flags = 16.into()),
+        ("is no file", |raw| raw.attributes.mode = 0o040_755.into()),
         ("nanoseconds", |raw| {
             raw.attributes.nanos[2] = 1_000_000_000.into()
         }),

@@ -301,7 +301,7 @@ fn the_newer_copy_counts_if_it_is_whole() {
 #[test]
 fn unknown_features_forbid_what_they_say() {
     let bytes = forged(|raw| {
-        raw.ro_compat = 2.into();
+        raw.ro_compat = 3.into();
         raw.compat = 4.into();
     });
     let parsed = Superblock::parse(&bytes).unwrap();

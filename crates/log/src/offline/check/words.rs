@@ -77,6 +77,7 @@ impl Walk<'_, Words> {
     fn place(&mut self, place: Place, edges: &Sorted<Edge>) -> String {
         match place {
             Place::Table => "node address table".into(),
+            Place::Checkpoint => "checkpoint".into(),
             Place::Node(nid) => format!("node {nid}"),
             Place::Inode(ino) => match self.path(ino, edges) {
                 Some(path) => format!("{} (inode {ino})", quoted(&path)),

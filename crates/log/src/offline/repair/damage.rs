@@ -125,6 +125,10 @@ pub(super) enum Change {
     Entries(u32),
     Links(u32),
     Parent(u32),
+    /// What belonged to the log itself is a file like others.
+    Disowned,
+    /// What belongs to the log itself, and is not its record, goes.
+    Removed,
 }
 
 /// Change of a name; in this order they are made.
@@ -160,6 +164,8 @@ pub(super) struct Damage {
     pub(super) names: Vec<(Fate, Found)>,
     /// Directories that have several names.
     pub(super) crowded: Vec<u32>,
+    /// Reason why the checkpoint names no inode of the log's own record any more.
+    pub(super) own_record: Option<String>,
     /// Inodes that no name leads to, and no other one of these.
     pub(super) lost: Vec<u32>,
     /// Numbers of nodes that are in use, and nothing leads to them.
@@ -190,6 +196,7 @@ impl Damage {
             scattered: BTreeMap::new(),
             names: Vec::new(),
             crowded: Vec::new(),
+            own_record: None,
             lost: Vec::new(),
             stray: Vec::new(),
             unwritten: Vec::new(),
@@ -315,6 +322,8 @@ impl Damage {
             Fault::Unlisted { error, .. } => self.note_scattered(ino, |scattered| {
                 scattered.error.get_or_insert_with(|| error.to_string());
             }),
+            Fault::Own { names: 0 } => self.note_change(ino, Change::Removed),
+            Fault::Own { .. } => self.note_change(ino, Change::Disowned),
             Fault::Names(_) => self.note(NUMBER_BYTES, |damage| damage.crowded.push(ino)),
             Fault::Shared {
                 block,
@@ -337,6 +346,8 @@ impl Change {
             Self::Entries(_) => 3,
             Self::Links(_) => 4,
             Self::Parent(_) => 5,
+            Self::Disowned => 6,
+            Self::Removed => 7,
         }
     }
 }
@@ -350,6 +361,10 @@ impl Sink for Damage {
                 self.tables += 1;
                 self.note_unreadable(format!("node address table: {fault}"));
             }
+            (Place::Checkpoint, Fault::OwnRecord(error @ FsError::Io(_))) => {
+                self.note_unreadable(format!("the log's own record: {error}"));
+            }
+            (Place::Checkpoint, fault) => self.own_record = Some(fault.to_string()),
             (Place::Node(nid), _) => {
                 self.note(size_of::<u32>(), |damage| damage.stray.push(nid));
             }

@@ -14,11 +14,22 @@ impl Mender {
                 "was in use and belonged to nothing; the number is free",
             );
         }
+        if let Some(fault) = &damage.own_record {
+            self.forget_own_record(fault);
+        }
         for (ino, change) in &damage.changes {
             self.mend_inode(*ino, change)?;
             self.relieve()?;
         }
         Ok(())
+    }
+
+    fn forget_own_record(&mut self, fault: &str) {
+        self.state.files.set_record_ino(0);
+        self.tell(
+            "checkpoint",
+            format_args!("{fault}; it names none any more"),
+        );
     }
 
     fn mend_inode(&mut self, ino: u32, change: &Change) -> FsResult<()> {
@@ -47,6 +58,14 @@ impl Mender {
             Change::Parent(parent) => {
                 let stated = std::mem::replace(&mut live.attributes().parent, *parent);
                 format!("said that it lies in directory {stated}, but lies in {parent}")
+            }
+            Change::Disowned => {
+                live.attributes().is_own = false;
+                "belonged to the log itself, but has a name: it is a file like others".to_owned()
+            }
+            Change::Removed => {
+                self.state.drop_own(ino)?;
+                "belonged to the log itself, but was not its own record: it is removed".to_owned()
             }
         };
         let what = match change {

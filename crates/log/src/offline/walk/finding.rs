@@ -12,6 +12,8 @@ use crate::layout::summary::Owner;
 pub(in crate::offline) enum Place {
     /// The node address table.
     Table,
+    /// The header of the checkpoint.
+    Checkpoint,
     Node(u32),
     Inode(u32),
     /// A name in this directory.
@@ -115,6 +117,16 @@ pub(in crate::offline) enum Fault {
         named: u8,
         is: u8,
     },
+    /// The checkpoint names an inode for the log's own record that cannot be it.
+    OwnRecord(FsError),
+    /// The inode of the log's own record has a name.
+    NamedRecord {
+        ino: u32,
+    },
+    /// An inode belongs to the log itself, and the checkpoint does not name it, or a name does.
+    Own {
+        names: u64,
+    },
     /// No way leads to an inode from the root.
     Unreached {
         names: u64,
@@ -201,7 +213,15 @@ impl Display for Fault {
             | Self::Content(error)
             | Self::Node { error, .. }
             | Self::Unlisted { error, .. }
+            | Self::OwnRecord(error)
             | Self::Unplaced(error) => error.fmt(f),
+            Self::NamedRecord { ino } => {
+                write!(f, "the log's own record, inode {ino}: a name leads to it")
+            }
+            Self::Own { names: 0 } => {
+                f.write_str("belongs to the log itself, but is not the log's own record")
+            }
+            Self::Own { .. } => f.write_str("belongs to the log itself, but a name leads to it"),
             Self::Stray { ino } => write!(f, "is in use, but inode {ino} does not lead to it"),
             Self::SharedNode { nid } => write!(f, "node {nid} belongs to something else as well"),
             Self::Attributes(fault) => write!(f, "extended attributes: {fault}"),

@@ -80,6 +80,7 @@ impl<S: Sink> Walk<'_, S> {
         abouts: &Sorted<About>,
         edges: &Sorted<Edge>,
     ) -> FsResult<()> {
+        let record = self.own_record();
         let mut names = edges.iter().peekable();
         for about in abouts.iter() {
             let about = about?;
@@ -91,7 +92,7 @@ impl<S: Sink> Walk<'_, S> {
             while let Some(edge) = names.next_if(|edge| edge.as_ref().map_or(true, is_of)) {
                 self.meet_name(&about, edge?, &mut met);
             }
-            self.compare_inode(&about, &met);
+            self.compare_inode(&about, &met, record);
         }
         for edge in names {
             self.note_dangling(edge?);
@@ -119,7 +120,7 @@ impl<S: Sink> Walk<'_, S> {
         }
     }
 
-    fn compare_inode(&mut self, about: &About, met: &Met) {
+    fn compare_inode(&mut self, about: &About, met: &Met, record: Option<u32>) {
         let (ino, names) = (about.ino, met.names);
         if about.is_nothing() {
             return;
@@ -129,6 +130,9 @@ impl<S: Sink> Walk<'_, S> {
         }
         if !about.is_known() {
             return;
+        }
+        if about.is_own() {
+            self.compare_own(about, names, record);
         }
         if kind_of(about.kind) == FileKind::Directory {
             self.compare_directory(about, met);

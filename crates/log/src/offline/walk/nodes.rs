@@ -310,12 +310,18 @@ impl<S: Sink> Walk<'_, S> {
         let attributes = inode.attributes;
         let is_directory = attributes.kind == FileKind::Directory;
         match attributes.kind {
+            _ if attributes.is_own => self.counts.others += 1,
             FileKind::Regular => self.counts.files += 1,
             FileKind::Directory => self.counts.directories += 1,
             _ => self.counts.others += 1,
         }
+        if attributes.is_own {
+            // By the checkpoint, or by nothing, which is told of it then.
+            self.reached.add(ino);
+        }
         self.abouts.push(About {
             rank: 0,
+            marks: if attributes.is_own { About::OWN } else { 0 },
             kind: type_of(attributes.kind),
             nlink: attributes.nlink,
             parent: attributes.parent,

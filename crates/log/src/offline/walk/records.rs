@@ -112,6 +112,8 @@ impl About {
     pub(super) const UNLISTED: u8 = 2;
     /// Its node cannot be read.
     pub(super) const BROKEN: u8 = 4;
+    /// It belongs to the log itself.
+    pub(super) const OWN: u8 = 8;
 
     pub(in crate::offline) fn of(ino: u32) -> Self {
         Self {
