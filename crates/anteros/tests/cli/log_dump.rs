@@ -1,7 +1,10 @@
 //! Values, not text, in what `log dump --json` tells scripts.
 
 use std::fs;
+use std::sync::Arc;
 
+use anteros_core::MemoryDevice;
+use anteros_log::{Log, Options, system_clock};
 use serde_json::Value;
 
 use crate::Workshop;
@@ -47,6 +50,29 @@ fn what_a_log_says_about_itself_are_values() {
     assert_eq!(root["kind"], "directory", "{root}");
     assert_eq!(root["mode"], 0o755, "{root}");
     assert_eq!(root["names"], 0, "{root}");
+}
+
+/// What a log keeps for itself is shown nowhere else.
+#[test]
+fn the_record_that_a_log_keeps_for_itself_is_told_and_checked() {
+    let shop = shop("64M");
+    assert_eq!(dumped(&shop, "")["checkpoint"]["record_inode"], 0);
+    let device = Arc::new(MemoryDevice::new(fs::read(shop.path("log")).unwrap()));
+    let log = Log::open(device.clone(), Options::new(system_clock)).unwrap();
+    log.keep_record(b"record").unwrap();
+    log.close().unwrap();
+    fs::write(shop.path("log"), device.to_vec()).unwrap();
+    let told = dumped(&shop, "");
+    assert_eq!(told["superblock"]["ro_compat"], 1, "{told}");
+    let ino = told["checkpoint"]["record_inode"].as_u64().unwrap();
+    let inode = &dumped(&shop, &format!("--inode {ino}"))["inode"];
+    assert_eq!((&inode["own"], &inode["size"]), (&true.into(), &6.into()));
+    let text = shop.good(&format!("log dump log --inode {ino}"));
+    assert!(text.contains("the log's own"), "{text}");
+    let text = shop.good("log dump log");
+    assert!(text.contains(&format!("inode {ino}")), "{text}");
+    let text = shop.good("log check log");
+    assert!(text.contains("clean"), "{text}");
 }
 
 #[test]

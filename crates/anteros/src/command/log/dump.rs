@@ -311,6 +311,9 @@ impl Page {
             ),
         );
         self.line("next group", pack.next_sequence);
+        if pack.record_ino != 0 {
+            self.line("own record", format_args!("inode {}", pack.record_ino));
+        }
         let journals = (
             pack.nat_journal.len(),
             pack.sit_journal.len(),
@@ -364,6 +367,7 @@ impl Page {
             is_inline,
             is_launched,
             is_settled,
+            is_own,
             nlink,
             uid,
             gid,
@@ -382,7 +386,8 @@ impl Page {
             ),
         );
         self.line("owner", format_args!("{uid}:{gid}"));
-        self.line("links", format_args!("{nlink}, parent {parent}"));
+        let own = if is_own { ", the log's own" } else { "" };
+        self.line("links", format_args!("{nlink}, parent {parent}{own}"));
         let place = if is_inline { ", in the inode" } else { "" };
         let order = if is_launched {
             ", in the order of launches"

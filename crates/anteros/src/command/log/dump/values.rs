@@ -155,6 +155,7 @@ fn checkpoint(pack: &Checkpoint) -> Value {
         "next_nid": pack.next_nid,
         "next_group": pack.next_sequence,
         "serial": pack.serial,
+        "record_inode": pack.record_ino,
         "journals": {
             "nodes": pack.nat_journal.len(),
             "segments": pack.sit_journal.len(),
@@ -189,6 +190,7 @@ fn attributes(attributes: &Attributes) -> Value {
         "inline": attributes.is_inline,
         "launched": attributes.is_launched,
         "settled": attributes.is_settled,
+        "own": attributes.is_own,
         "nlink": attributes.nlink,
         "uid": attributes.uid,
         "gid": attributes.gid,
