@@ -14,8 +14,7 @@ use anteros_core::{
     Device, FileSystem, FsError, Ino, MemoryDevice, OpenFile, Writable, WritableDevice,
 };
 use anteros_log::layout::checkpoint::HeadKind;
-use anteros_log::layout::pointer::Pointer;
-use anteros_log::{Cause, Codec, Compacted, FileReads, Inspector, Log, Mark, Options, Policy, Run};
+use anteros_log::{Cause, Codec, Compacted, FileReads, Inspector, Log, Mark, Options, Policy};
 use anteros_tests::crash::Recorder;
 use support::hooked::{Asked, Hooked};
 use support::*;
@@ -116,18 +115,6 @@ fn every_codec_compresses_in_the_background() {
         assert!(found == content, "{name}");
     }
     assert_sound(device.clone());
-}
-
-/// Returns where the logical blocks of a file lie.
-fn places(device: &Arc<MemoryDevice>, ino: Ino) -> Vec<u64> {
-    let mut inspector = Inspector::open(device.clone(), &with(Policy::Record)).unwrap();
-    let runs = inspector.inode(ino.0 as u32).unwrap().runs;
-    let place = |run: Run| {
-        let first = run.pointer.block().unwrap();
-        let step = u64::from(matches!(run.pointer, Pointer::Plain(..)));
-        (0..u64::from(run.count)).map(move |at| first + step * at)
-    };
-    runs.into_iter().flat_map(place).collect()
 }
 
 #[test]

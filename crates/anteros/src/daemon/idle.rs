@@ -183,6 +183,8 @@ struct Course {
     rest: Rest,
     power: Power,
     sweep: Sweep,
+    /// Tells whether in this round what launches read lies together.
+    is_gathered: bool,
     round_ended: Option<Instant>,
 }
 
@@ -194,6 +196,7 @@ impl Course {
             rest: Rest { uses, since: now },
             power: Power::default(),
             sweep: Sweep::default(),
+            is_gathered: false,
             round_ended: None,
         }
     }
@@ -263,17 +266,29 @@ impl Worker {
     /// Compresses some files. Says whether the round goes on.
     fn sweep(&self, course: &mut Course, uses: u64) -> Result<bool, FsError> {
         let Course {
-            hour, power, sweep, ..
+            hour,
+            power,
+            sweep,
+            is_gathered,
+            ..
         } = course;
         let begun = processor_time();
-        let goes_on = |done: &Compacted| {
+        let mut goes_on = |done: &Compacted| {
             let used = hour.used.with(Usage::of(done, begun));
             self.limits.allow(&used) && self.has_power(power)
         };
         let cold = self.limits.after * COLD;
         let is_wanted = || self.is_wanted(uses);
-        let done = self.log.sweep(sweep, cold, goes_on, &is_wanted)?;
+        let mut done = None;
+        if !*is_gathered {
+            done = self.log.sweep_launched(cold, &mut goes_on, &is_wanted)?;
+            *is_gathered = done.is_none();
+        }
+        if *is_gathered {
+            done = self.log.sweep(sweep, cold, &mut goes_on, &is_wanted)?;
+        }
         let goes_on = done.is_some();
+        *is_gathered &= goes_on;
         let done = done.unwrap_or_default();
         let used = Usage::of(&done, begun);
         hour.used = hour.used.with(used);

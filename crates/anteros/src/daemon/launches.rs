@@ -17,6 +17,9 @@ use crate::places;
 /// States how often a record is written, if anything is new.
 pub const SAVE_EVERY: Duration = Duration::from_secs(10);
 
+/// Interval at which a log keeps what it records for itself, if anything is new: with each, up to 1 MiB is written.
+pub const KEEP_EVERY: Duration = Duration::from_secs(600);
+
 /// The number of temporary files that were named.
 static TEMPORARIES: AtomicU64 = AtomicU64::new(0);
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anteros_core::{FileSystem, FsError, Ino};
 use anteros_fuse::{AttributeOrder, Notifier, Session};
-use anteros_log::{Cause, Class, ClassStatistics, Log};
+use anteros_log::{Cause, Class, ClassStatistics, Launches, Log};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -229,6 +229,8 @@ impl LogDaemon {
         self.note_failure();
         let condition = self.log.condition();
         let layout = self.log.layout();
+        let launches = self.log.with_launches(Launches::counts);
+        let [files, blocks, gathered] = launches.unwrap_or_default();
         let mut text = Exposition::default();
         let uuid = output::uuid(&layout.superblock.uuid);
         text.info(
@@ -250,6 +252,9 @@ impl LogDaemon {
             ("log_prefree_segments", condition.prefree_segments.into()),
             ("log_packed_blocks", layout.packed_blocks),
             ("log_packed_slots", layout.packed_slots),
+            ("log_launch_files", files),
+            ("log_launch_bytes", blocks * BLOCK),
+            ("log_launch_gathered_bytes", gathered * BLOCK),
         ] {
             text.gauge(name, value as f64);
         }

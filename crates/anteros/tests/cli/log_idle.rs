@@ -22,7 +22,7 @@ fn text(lines: u32) -> Vec<u8> {
 }
 
 /// A number that the daemon tells.
-fn told(shop: &Workshop, name: &str) -> f64 {
+pub fn number_told(shop: &Workshop, name: &str) -> f64 {
     let told = shop.run("stat --prometheus mnt").out;
     let wanted = format!("anteros_{name} ");
     let value = told.lines().find_map(|line| line.strip_prefix(&wanted));
@@ -56,12 +56,12 @@ fn a_log_that_nobody_uses_gets_smaller() {
     put(&shop, "data.db", &content);
     unmount(&shop, daemon);
     let daemon = mount(&shop, "--idle-after 1 --checkpoint 1");
-    let before = told(&shop, "log_used_bytes");
-    let won = || before - told(&shop, "log_used_bytes");
+    let before = number_told(&shop, "log_used_bytes");
+    let won = || before - number_told(&shop, "log_used_bytes");
     wait_until(|| won() > content.len() as f64 / 3.0);
     // Counted when the files that lie beside it have had their turn as well.
     let read = content.len().next_multiple_of(4096) as f64;
-    wait_until(|| told(&shop, "log_idle_read_bytes_total") == read);
+    wait_until(|| number_told(&shop, "log_idle_read_bytes_total") == read);
     let stat = shop.good("stat mnt");
     assert!(
         stat.contains("\nidle       2.86 MiB compressed to "),
@@ -120,7 +120,7 @@ fn a_budget_that_is_used_up_ends_it() {
     let daemon = mount(&shop, "--idle-after 0 --idle-bytes 1M");
     let content = text(300_000);
     put(&shop, "notes", &content);
-    let read = || told(&shop, "log_idle_read_bytes_total");
+    let read = || number_told(&shop, "log_idle_read_bytes_total");
     wait_until(|| read() > 0.0);
     std::thread::sleep(std::time::Duration::from_millis(500));
     // A step is not broken off for it.
@@ -140,7 +140,7 @@ fn a_daemon_that_is_killed_on_the_way_leaves_all_of_it() {
         let name = format!("notes{round}");
         let daemon = mount(&shop, "--idle-after 0 --checkpoint 1");
         put(&shop, &name, &content);
-        wait_until(|| told(&shop, "log_idle_read_bytes_total") > 0.0);
+        wait_until(|| number_told(&shop, "log_idle_read_bytes_total") > 0.0);
         kill_daemon(&shop, daemon);
         let checked = shop.good("log check --data log");
         assert!(checked.contains("; 0 faults"), "{checked}");

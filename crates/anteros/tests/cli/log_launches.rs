@@ -8,7 +8,8 @@ use anteros_tests::judge;
 use serde_json::{Value, json};
 
 use crate::log::{mount, shop, unmount};
-use crate::{Workshop, run};
+use crate::log_idle::number_told;
+use crate::{Workshop, run, wait_until};
 
 const BLOCK: u64 = 4096;
 
@@ -109,6 +110,41 @@ fn a_program_starts_as_it_did_before() {
     let blocks = fs::metadata(&shop.program).unwrap().len() / BLOCK;
     assert!(0 < cores[1] && cores[0] < blocks, "{cores:?} of {blocks}");
     assert!(cores[1] * 10 >= cores[0] * 9, "{cores:?}");
+}
+
+/// Nobody asks for it.
+#[test]
+fn a_log_knows_by_itself_what_was_launched() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let shop = with_files();
+    let files = || number_told(&shop, "log_launch_files");
+    for known in [0.0, 1.0] {
+        let daemon = mount(&shop, "--idle-cpu 0");
+        assert_eq!(files(), known);
+        for name in ["lib.so", "notes.db"] {
+            read_blocks(&shop, name, &[40, 3]);
+        }
+        unmount(&shop, daemon);
+    }
+    let daemon = mount(&shop, "--idle-after 0");
+    wait_until(|| number_told(&shop, "log_launch_gathered_bytes") > 0.0);
+    let said = shop.good("stat mnt");
+    assert!(said.contains("\nlaunches   "), "{said}");
+    let content = fs::read(shop.path("mnt/lib.so")).unwrap();
+    assert!(content == vec![b'x'; 64 * BLOCK as usize]);
+    unmount(&shop, daemon);
+    let daemon = mount(&shop, "--idle-cpu 0");
+    assert!(number_told(&shop, "log_launch_gathered_bytes") > 0.0);
+    unmount(&shop, daemon);
+    for options in ["--unrecorded", "--idle-cpu 0"] {
+        let daemon = mount(&shop, options);
+        assert_eq!(files(), 0.0, "{options}");
+        unmount(&shop, daemon);
+    }
+    let error = shop.bad(2, "log mount log mnt --unrecorded --launches rec");
+    assert!(error.contains("cannot be used with"), "{error}");
 }
 
 #[test]

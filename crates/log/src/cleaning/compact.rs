@@ -224,6 +224,13 @@ impl Cleaning {
         })
     }
 
+    /// Tells whether nobody has changed a file for so long.
+    pub(crate) fn is_cold(&mut self, ino: u32, cold: Duration) -> FsResult<bool> {
+        let now = self.store.now();
+        let file = self.unsettled(ino)?;
+        Ok(file.is_none_or(|file| file.is_cold(now, cold)))
+    }
+
     /// Has an inode that has a block for itself written to a slot with the next checkpoint.
     pub(crate) fn repack(&mut self, ino: u32) -> FsResult<()> {
         if self.is_to_be_packed(ino)? {

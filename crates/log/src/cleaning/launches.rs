@@ -44,8 +44,18 @@ const LOOKED_UP_MOST: u8 = 32;
 /// Blocks that are recorded at most, of all files: 4 GiB of what programs start from, in some 30 MB of memory.
 const BLOCKS_MAX: usize = 1 << 20;
 
+/// The same where nobody has asked for it: 256 MiB, in some 2 MB of memory.
+const UNASKED_MAX: usize = 1 << 16;
+
+/// Blocks that are recorded there until nobody does anything for a while: 64 MiB. Whoever reads more than that is no program
+/// that starts.
+const TOGETHER_MAX: usize = 1 << 14;
+
+/// Launches of which it is known what they read again.
+const AGAIN: u8 = 2;
+
 /// Holds what tells one content of an inode from another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Version {
     /// Tells how often the number of the inode had been used before.
     pub generation: u32,
@@ -75,6 +85,8 @@ pub struct FileReads {
     pub reads: u64,
     /// Names who looked its inode up, and when the second one did, or the only one that is recorded.
     pub looked_up: Option<Mark>,
+    /// Tells whether nobody has asked for it: of other programs nothing may be known yet.
+    pub is_unasked: bool,
 }
 
 impl FileReads {
@@ -100,6 +112,7 @@ impl FileReads {
             core,
             other,
             reads: 0,
+            is_unasked: false,
             looked_up: ranges.iter().map(|(_, mark)| *mark).min(),
         }
     }
@@ -132,6 +145,11 @@ pub struct Launches {
     inodes: BTreeMap<u32, Lookup>,
     /// Blocks of all files.
     blocks: usize,
+    /// The most of these, and the most reads of blocks until there is a pause.
+    blocks_max: usize,
+    together_max: usize,
+    /// Reads of blocks since the last pause.
+    together: usize,
     /// Number for the next block that a launch reads for the first time.
     order: u64,
     /// Tells when somebody did something last, in milliseconds.
@@ -145,6 +163,8 @@ struct File {
     version: Version,
     rounds: Rounds,
     blocks: BTreeMap<u32, Block>,
+    /// Tells how many of them lay together when that was seen to last, for several launches had read them.
+    gathered: u32,
 }
 
 /// An inode that was looked up.
@@ -187,6 +207,9 @@ impl Launches {
             files: BTreeMap::new(),
             inodes: BTreeMap::new(),
             blocks: 0,
+            blocks_max: BLOCKS_MAX,
+            together_max: usize::MAX,
+            together: 0,
             order: 0,
             last: None,
             skipped: 0,
@@ -200,6 +223,16 @@ impl Launches {
         Self {
             rounds,
             changes: self.changes + u64::from(rounds != self.rounds),
+            ..self
+        }
+    }
+
+    /// Keeps to what may be recorded though nobody has asked for it: 256 MiB of files in all, and 64 MiB of what is read
+    /// without a second's pause.
+    pub fn unasked(self) -> Self {
+        Self {
+            blocks_max: UNASKED_MAX,
+            together_max: TOGETHER_MAX,
             ..self
         }
     }
@@ -263,6 +296,10 @@ impl Launches {
     /// Notes that these logical blocks of an executable were read, `now` milliseconds after some moment.
     pub fn note(&mut self, ino: u32, version: Version, read: Range<u32>, now: u64) {
         self.pause(now);
+        self.together = self.together.saturating_add(read.len());
+        if self.together > self.together_max {
+            return;
+        }
         self.forget_unless(ino, version);
         let has_room = self.files.len() < FILES_MAX;
         let file = match self.files.entry(ino) {
@@ -282,7 +319,7 @@ impl Launches {
         for lblk in read {
             let block = match file.blocks.entry(lblk) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(place) if self.blocks < BLOCKS_MAX => {
+                Entry::Vacant(place) if self.blocks < self.blocks_max => {
                     self.blocks += 1;
                     place.insert(Block::default())
                 }
@@ -329,6 +366,7 @@ impl Launches {
         if !self.last.is_some_and(|last| is_soon(last, now)) {
             let next = self.order.checked_next_multiple_of(ORDERS_TOGETHER);
             self.order = next.unwrap_or(self.order);
+            self.together = 0;
         }
         self.last = Some(now);
     }
@@ -341,6 +379,27 @@ impl Launches {
             .map(|(ino, _)| ino)
             .collect();
         gone.into_iter().for_each(|ino| self.forget(ino));
+    }
+
+    /// The files of which several launches have read a good deal that does not lie together.
+    pub(crate) fn scattered(&self) -> Vec<u32> {
+        let files = self.files.iter();
+        let scattered = files.filter(|(_, file)| file.is_scattered());
+        scattered.map(|(&ino, _)| ino).collect()
+    }
+
+    /// Notes that all that several launches have read of a file lies together now.
+    pub(crate) fn note_gathered(&mut self, ino: u32) {
+        if let Some(file) = self.files.get_mut(&ino) {
+            file.gathered = file.read_again();
+            self.changes += 1;
+        }
+    }
+
+    /// Returns of how many files something is recorded, of how many blocks, and how many of these lie together for it.
+    pub fn counts(&self) -> [u64; 3] {
+        let gathered = self.files.values().map(|file| u64::from(file.gathered));
+        [self.files.len() as u64, self.blocks as u64, gathered.sum()]
     }
 
     fn skip(&mut self, blocks: u64) {
@@ -369,7 +428,19 @@ impl File {
             version,
             rounds: Rounds::default(),
             blocks: BTreeMap::new(),
+            gathered: 0,
         }
+    }
+
+    /// Returns how many blocks several launches have read.
+    fn read_again(&self) -> u32 {
+        let again = self.blocks.values().filter(|block| block.launches >= AGAIN);
+        again.count() as u32
+    }
+
+    /// Tells whether what lies together of it is much less than what should.
+    fn is_scattered(&self) -> bool {
+        self.read_again() > self.gathered + self.gathered / 4
     }
 
     fn reads(&self) -> FileReads {
@@ -386,6 +457,7 @@ impl File {
                 .map(|block| u64::from(block.reads))
                 .sum(),
             looked_up: None,
+            is_unasked: false,
         }
     }
 }

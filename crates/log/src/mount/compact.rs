@@ -41,10 +41,9 @@ impl Wanted {
     pub(super) fn launched(&mut self) -> Vec<Window> {
         let again = launch_windows(self.launched.iter(), Share::Again);
         let once = launch_windows(self.launched.iter(), Share::Once);
-        let windows = || again.iter().chain(&once);
-        let stop = |(turn, window): &(Turn, Window)| (*turn, window.ino, Some(window.range.start));
-        self.trail.extend(windows().map(stop));
-        windows().map(|(_, window)| window.clone()).collect()
+        let (windows, stops) = with_stops(again.into_iter().chain(once));
+        self.trail.extend(stops);
+        windows
     }
 
     fn add(&mut self, ino: u32, suits: Suits, reads: FileReads) {
@@ -96,14 +95,22 @@ impl Log {
             self.relieve(state)
         })?;
         let first = wanted.launched();
-        if !self.compact_windows(first, &mut work)? {
+        // A log that is almost full has room when the rest is done.
+        let is_full = match self.compact_windows(first.clone(), &mut work) {
+            Ok(false) => return Ok(work.done),
+            Ok(true) => false,
+            Err(FsError::NoSpace) => true,
+            Err(error) => return Err(error),
+        };
+        if !self.compact_rest(&wanted, &mut work)? {
             return Ok(work.done);
         }
-        if !self.compact_rest(&wanted, &mut work)? {
+        if is_full && !self.compact_windows(first, &mut work)? {
             return Ok(work.done);
         }
         wanted.trail.sort_unstable();
         self.gather_nodes(&wanted.trail, &mut work)?;
+        self.note_gathered(wanted.launched.iter().map(|(ino, _)| *ino));
         Ok(work.done)
     }
 
@@ -134,7 +141,7 @@ impl Log {
             }
             drop(state);
             let reads = reads(file);
-            work.is_recorded |= reads.is_some();
+            work.is_recorded |= reads.as_ref().is_some_and(|reads| !reads.is_unasked);
             let reads = reads.unwrap_or_default();
             let looked_up = reads.looked_up.map(|mark| (mark.into(), ino, None));
             wanted.trail.extend(looked_up);
@@ -185,7 +192,7 @@ impl Log {
             let until = end.min(from + LOOKED_AT);
             let windows = {
                 let mut state = self.lock();
-                state.rest_windows(ino, from..until, read, work.is_recorded)?
+                state.rest_windows(ino, from..until, read, work.knows(read))?
             };
             batch.add(windows);
             work.done.passed += u64::from(until - from);
@@ -222,7 +229,7 @@ impl Log {
 
     /// Writes what leads to the inodes that launches look up, and to the content that each of them reads, in that order, so that
     /// it lies together: directories, inodes, nodes with pointers.
-    fn gather_nodes(
+    pub(super) fn gather_nodes(
         &self,
         trail: &[Stop],
         work: &mut Work<'_, impl FnMut(&Compacted) -> bool>,
@@ -243,7 +250,7 @@ impl Log {
     }
 
     /// Says whether all of them had their turn.
-    fn compact_windows(
+    pub(super) fn compact_windows(
         &self,
         windows: Vec<Window>,
         work: &mut Work<'_, impl FnMut(&Compacted) -> bool>,
@@ -310,6 +317,18 @@ impl Log {
         drop(reading);
         Ok(taken)
     }
+}
+
+/// Windows in the order of launches, and the stops that lead to them.
+pub(super) fn with_stops(
+    ordered: impl Iterator<Item = (Turn, Window)>,
+) -> (Vec<Window>, Vec<Stop>) {
+    let stop = |turn, window: &Window| (turn, window.ino, Some(window.range.start));
+    let ordered = ordered.map(|(turn, window)| {
+        let stop = stop(turn, &window);
+        (window, stop)
+    });
+    ordered.unzip()
 }
 
 /// The first windows, as many as are looked at while others wait, and those behind them.

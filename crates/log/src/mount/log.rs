@@ -13,9 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 use std::thread::{self, JoinHandle};
 
-use anteros_core::{FsError, FsResult, Ino, Timestamp, WritableDevice, unpoisoned};
+use anteros_core::{FsError, FsResult, Ino, WritableDevice, unpoisoned};
 
-use crate::cleaning::launches::{FileReads, Launches, Version};
 use crate::compress::policy::Policy;
 use crate::durable::Durable;
 use crate::durable::recover::{self, Recovery};
@@ -23,6 +22,7 @@ use crate::error::LogError;
 use crate::files::read::{PackedRun, Plan};
 use crate::layout::{BLOCK_BYTES, Block};
 use crate::mount::preparing::Preparing;
+use crate::mount::recording::Recording;
 use crate::mount::speed::Speed;
 use crate::mount::state::State;
 use crate::options::Options;
@@ -77,7 +77,7 @@ pub struct Log {
     recovery: Recovery,
     is_read_only: bool,
     /// Blocks that programs read when they start, if launches are recorded.
-    launches: OnceLock<Mutex<Launches>>,
+    pub(super) launches: OnceLock<Recording>,
     /// Compression before writeback.
     pub(crate) preparing: Preparing,
     /// See [`Options::atomic_writes`].
@@ -473,71 +473,6 @@ impl Log {
         self.lock().store.superblock().uuid
     }
 
-    /// From here on, records which blocks of files are read, behind what `launches` has; of that, what is gone or has
-    /// changed is forgotten. Once for each mount: later calls change nothing.
-    pub fn record_launches(&self, mut launches: Launches) {
-        launches.retain(|ino, version| {
-            let mut state = self.lock();
-            state.shrink();
-            state.content_version(ino).is_ok_and(|now| now == version)
-        });
-        let _ = self.launches.set(Mutex::new(launches));
-    }
-
-    /// Returns whether launches are recorded.
-    pub(crate) fn records_launches(&self) -> bool {
-        self.launches.get().is_some()
-    }
-
-    /// Shows what was recorded of launches, if that is recorded. Reads wait meanwhile.
-    pub fn with_launches<T>(&self, see: impl FnOnce(&Launches) -> T) -> Option<T> {
-        let launches = unpoisoned(self.launches.get()?.lock());
-        Some(see(&launches))
-    }
-
-    /// Blocks that launches read of a file, if any launch was recorded since its content changed. Errors are not
-    /// reported.
-    pub fn launch_reads(&self, ino: Ino) -> Option<FileReads> {
-        let ino = u32::try_from(ino.0).ok()?;
-        let version = self.lock().content_version(ino).ok()?;
-        self.with_launches(|launches| launches.reads(ino, version))?
-    }
-
-    /// Notes that so many bytes of a file were read, if launches are recorded.
-    pub(crate) fn note_launch(&self, ino: u32, offset: u64, len: usize) -> FsResult<()> {
-        let Some(launches) = self.launches.get().filter(|_| len > 0) else {
-            return Ok(());
-        };
-        let (version, kind, now) = {
-            let mut state = self.lock();
-            (
-                state.content_version(ino)?,
-                state.content_kind(ino)?,
-                state.store.now(),
-            )
-        };
-        let mut launches = unpoisoned(launches.lock());
-        if !kind.is_rewritten() {
-            let end = offset + len as u64;
-            let read = lblk(offset)..lblk(end.next_multiple_of(BLOCK_BYTES as u64));
-            launches.note(ino, version, read, millis(now));
-        }
-        Ok(())
-    }
-
-    /// Notes that an inode was looked up, if launches are recorded.
-    pub(crate) fn note_lookup(&self, ino: u32) -> FsResult<()> {
-        let Some(launches) = self.launches.get() else {
-            return Ok(());
-        };
-        let (version, now) = {
-            let mut state = self.lock();
-            (state.content_version(ino)?, state.store.now())
-        };
-        unpoisoned(launches.lock()).note_lookup(ino, version.generation, millis(now));
-        Ok(())
-    }
-
     /// Returns the space that is used, and statistics since the mount.
     pub fn condition(&self) -> Condition {
         let state = self.lock();
@@ -573,17 +508,6 @@ impl Log {
     }
 }
 
-/// The logical block of a byte. Files have fewer than 2^32.
-fn lblk(offset: u64) -> u32 {
-    u32::try_from(offset / BLOCK_BYTES as u64).unwrap_or(u32::MAX)
-}
-
-fn millis(time: Timestamp) -> u64 {
-    let secs = u64::try_from(time.secs).unwrap_or(0);
-    secs.saturating_mul(1000)
-        .saturating_add(u64::from(time.nanos / 1_000_000))
-}
-
 /// Begins the thread that writes.
 fn begin(writer: Arc<Writer>) -> io::Result<JoinHandle<()>> {
     thread::Builder::new()
@@ -609,10 +533,3 @@ const IDLE_FREE: u32 = 5;
 
 /// Segments that are cleaned before others have their turn.
 const CLEANED_AT_ONCE: u32 = 2;
-
-impl State {
-    /// Version of the content of an inode, which no earlier or later content has.
-    pub(crate) fn content_version(&mut self, ino: u32) -> FsResult<Version> {
-        Ok(Version::from(&self.live(ino)?.inode().attributes))
-    }
-}

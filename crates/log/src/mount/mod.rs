@@ -6,8 +6,9 @@
 //! large files ([`pieces`]), cleaning that someone asks for ([`gc`]), compression in the background ([`compact`] by [`work`]),
 //! also of what nobody has asked for ([`sweep`]), compression before writeback ([`prepare`], with the files of
 //! [`preparing`], on a device whose [`speed`] is known), reading everything to find damage ([`scrub`]), telling
-//! what compression would gain ([`estimate`]) and what content takes ([`usage`]). What it keeps from mount to mount nobody
-//! else sees ([`own_record`]). For messages it finds the [path](paths) of an inode. It uses every floor below.
+//! what compression would gain ([`estimate`]) and what content takes ([`usage`]). It records what programs read when they
+//! start ([`launches`], a [`recording`]). What it keeps from mount to mount nobody else sees ([`own_record`]). For messages it
+//! finds the [path](paths) of an inode. It uses every floor below.
 
 mod answers;
 mod atomic;
@@ -16,6 +17,7 @@ mod compact;
 mod estimate;
 mod footprint;
 mod gc;
+mod launches;
 pub(crate) mod log;
 mod own_record;
 mod paths;
@@ -23,6 +25,7 @@ mod pieces;
 mod prefetch;
 mod prepare;
 mod preparing;
+mod recording;
 mod refuse;
 pub(crate) mod scrub;
 mod speed;

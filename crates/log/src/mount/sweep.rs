@@ -11,6 +11,9 @@ use std::time::Duration;
 use anteros_core::{FsError, FsResult, Ino};
 
 use crate::cleaning::compact::{Compacted, Ripe, Unsettled};
+use crate::cleaning::launches::FileReads;
+use crate::cleaning::order::{Share, launch_windows};
+use crate::mount::compact::with_stops;
 use crate::mount::log::Log;
 use crate::mount::work::{Batch, Interrupted, Work};
 
@@ -66,6 +69,51 @@ impl Log {
             self.lock().nodes.set_swept(table_block, false);
         }
         end.map(|_| Some(work.done))
+    }
+
+    /// Compresses what several launches have read of executables that nobody has changed for as long as `cold`, and puts it
+    /// together, in the order in which they read it, as far as the log has [recorded](Self::remember_launches) it since it
+    /// did so last. `None` says that there is nothing to do. What is interrupted begins anew next time. The others are as
+    /// those of [`sweep`](Self::sweep).
+    ///
+    /// # Errors
+    ///
+    /// As those of [`sweep`](Self::sweep), but for want of room: then there is nothing to do.
+    pub fn sweep_launched(
+        &self,
+        cold: Duration,
+        goes_on: impl FnMut(&Compacted) -> bool,
+        interrupted: Interrupted<'_>,
+    ) -> FsResult<Option<Compacted>> {
+        self.lock().store.check_writable()?;
+        if self.records_launches() {
+            return Ok(None);
+        }
+        let files = self.scattered(cold)?;
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let mut work = Work::new(goes_on, Some(interrupted));
+        work.done.files = files.len() as u64;
+        match self.gather(&files, &mut work) {
+            Err(FsError::NoSpace) => Ok(None),
+            gathered => gathered.map(|()| Some(work.done)),
+        }
+    }
+
+    fn gather(
+        &self,
+        files: &[(u32, FileReads)],
+        work: &mut Work<'_, impl FnMut(&Compacted) -> bool>,
+    ) -> FsResult<()> {
+        let ordered = launch_windows(files.iter(), Share::Again);
+        let (windows, mut trail) = with_stops(ordered.into_iter());
+        if self.compact_windows(windows, work)? {
+            trail.sort_unstable();
+            self.gather_nodes(&trail, work)?;
+            self.note_gathered(files.iter().map(|(ino, _)| *ino));
+        }
+        Ok(())
     }
 
     /// The next block of the table that is to be looked at.
@@ -134,11 +182,13 @@ impl Log {
             Ripe::Later => return Ok(End::Later),
             Ripe::Yes => {}
         }
-        let reads = self.launch_reads(Ino(ino.into())).filter(|_| records);
-        if reads.is_some_and(|reads| reads.rounds > 1) {
+        let reads = self.launch_reads(Ino(ino.into())).unwrap_or_default();
+        if records && reads.rounds > 1 {
             return Ok(End::Done);
         }
         work.done.files += 1;
+        // What several have read lies together by now.
+        work.is_recorded = reads.rounds > 1;
         Ok(match self.compact_file(ino, &[], batch, work)? {
             true => End::Done,
             false => End::Stopped,

@@ -162,8 +162,7 @@ impl FileSystem for Log {
         let pages = buf.len().div_ceil(BLOCK_BYTES) as u64;
         state.live(ino)?.habits.note_read(pages);
         let len = self.read_content(state, ino, offset, buf)?;
-        self.lock().note_read(ino)?;
-        self.note_launch(ino, offset, len)?;
+        self.note_content_read(ino, offset, len)?;
         Ok(len)
     }
 

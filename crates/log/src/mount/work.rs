@@ -22,7 +22,7 @@ pub(super) struct Work<'a, G> {
     /// One for each thread, from the first step on.
     compressors: Vec<Compressor>,
     pub(super) done: Compacted,
-    /// Tells whether it is known of some file what launches read.
+    /// Tells whether it is known what launches read of any file, or of the one that is looked at.
     pub(super) is_recorded: bool,
     /// A file that was begun, and its logical block behind the last one that was looked at.
     pub(super) reached: Option<(Unsettled, u32)>,
@@ -41,6 +41,11 @@ impl<'a, G: FnMut(&Compacted) -> bool> Work<'a, G> {
             goes_on,
             interrupted,
         }
+    }
+
+    /// Tells whether it is known what launches read of a file, of which they read these logical blocks.
+    pub(super) fn knows(&self, read: &[u32]) -> bool {
+        self.is_recorded || !read.is_empty()
     }
 
     pub(super) fn goes_on(&mut self) -> bool {

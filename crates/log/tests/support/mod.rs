@@ -17,9 +17,10 @@ use anteros_core::{
     OpenFile, Rdev, Timestamp, Writable, WritableDevice,
 };
 use anteros_log::layout::BLOCK_BYTES;
+use anteros_log::layout::pointer::Pointer;
 use anteros_log::{
-    BlockReads, Cause, Codec, Compacted, FileReads, Log, Mark, Mode, Options, Policy, Report,
-    Shape, Sweep, check, mkfs,
+    BlockReads, Cause, Codec, Compacted, FileReads, Inspector, Log, Mark, Mode, Options, Policy,
+    Report, Run, Shape, Sweep, check, mkfs,
 };
 use anteros_tests::crash::{Operation, Recorder};
 
@@ -429,6 +430,18 @@ impl Tree {
         names.sort();
         Ok(names)
     }
+}
+
+/// Returns where the logical blocks of a file lie.
+pub fn places(device: &Arc<MemoryDevice>, ino: Ino) -> Vec<u64> {
+    let mut inspector = Inspector::open(device.clone(), &with(Policy::Record)).unwrap();
+    let runs = inspector.inode(ino.0 as u32).unwrap().runs;
+    let place = |run: Run| {
+        let first = run.pointer.block().unwrap();
+        let step = u64::from(matches!(run.pointer, Pointer::Plain(..)));
+        (0..u64::from(run.count)).map(move |at| first + step * at)
+    };
+    runs.into_iter().flat_map(place).collect()
 }
 
 /// Returns whether an answer is this error.

@@ -106,7 +106,7 @@ fn small_files(directory: &Path) -> Outcome<Vec<PathBuf>> {
 }
 
 /// The room that is taken when it does not change any more.
-fn rested(directory: &Path) -> Outcome<u64> {
+pub(super) fn rested(directory: &Path) -> Outcome<u64> {
     let (mut taken, mut since) = (used(directory)?, Instant::now());
     while since.elapsed() < ENDS {
         sleep(Duration::from_secs(1));

@@ -15,6 +15,7 @@ mod overhead;
 mod packing;
 mod portrait;
 mod programs;
+mod remembered;
 mod steady;
 mod traces;
 mod trees;
@@ -48,7 +49,7 @@ const COMPRESSING: [(&str, &std::ffi::CStr); 4] = [
     ),
 ];
 
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     ("workloads", workloads::workloads),
     ("traces", traces::traces),
     ("packing", packing::packing),
@@ -58,6 +59,7 @@ const PARTS: [Part; 11] = [
     ("programs", programs::programs),
     ("files", files::files),
     ("idle", idle::idle),
+    ("remembered", remembered::remembered),
     ("trees", trees::trees),
     ("overhead", overhead::overhead),
 ];

@@ -73,17 +73,22 @@ fn systems(bench: &Bench) -> Vec<System> {
 }
 
 fn metrics(programs: &[Program]) -> Vec<(String, Unit)> {
-    let mut metrics = vec![("programs: space".to_owned(), Unit::Bytes)];
-    for (name, _) in programs {
-        let units = [
-            (START, Unit::Seconds),
-            (REQUESTS, Unit::Count),
-            (READ, Unit::Bytes),
-            (OF_STORAGE, Unit::Seconds),
-        ];
-        metrics.extend(units.map(|(what, unit)| (format!("programs: {name}: {what}"), unit)));
-    }
-    metrics
+    let space = ("programs: space".to_owned(), Unit::Bytes);
+    let starts = programs
+        .iter()
+        .flat_map(|program| of_start("programs", program));
+    [space].into_iter().chain(starts).collect()
+}
+
+/// The metrics of a program's start, in the order of [`start`].
+pub(super) fn of_start(part: &str, (name, _): &Program) -> [(String, Unit); 4] {
+    let units = [
+        (START, Unit::Seconds),
+        (REQUESTS, Unit::Count),
+        (READ, Unit::Bytes),
+        (OF_STORAGE, Unit::Seconds),
+    ];
+    units.map(|(what, unit)| (format!("{part}: {name}: {what}"), unit))
 }
 
 fn turn(
@@ -101,18 +106,23 @@ fn turn(
     }
     turn.mount_again()?;
     let mut figures = vec![(used(turn.directory()?)? - empty) as f64];
-    for (_, program) in programs {
-        turn.mount_again()?;
-        let before = turn.device().traffic()?;
-        let seconds = seconds(&turn.directory()?.join("tree"), program, None)?;
-        let after = turn.device().traffic()?;
-        let reads = (after.reads - before.reads) as f64;
-        let bytes = (after.bytes_read - before.bytes_read) as f64;
-        let of_storage = after.phone_seconds_since(&before);
-        figures.extend([seconds, reads, bytes, of_storage]);
+    for program in programs {
+        figures.extend(start(&mut turn, program)?);
     }
     turn.end()?;
     Ok(figures)
+}
+
+/// Starts a program cold: seconds, requests to read, bytes read, seconds of a phone's storage.
+pub(super) fn start(turn: &mut Turn, (_, program): &Program) -> Outcome<[f64; 4]> {
+    turn.mount_again()?;
+    let before = turn.device().traffic()?;
+    let seconds = seconds(&turn.directory()?.join("tree"), program, None)?;
+    let after = turn.device().traffic()?;
+    let reads = (after.reads - before.reads) as f64;
+    let bytes = (after.bytes_read - before.bytes_read) as f64;
+    let of_storage = after.phone_seconds_since(&before);
+    Ok([seconds, reads, bytes, of_storage])
 }
 
 /// Copies a tree to where [`Reading`]s look for it.

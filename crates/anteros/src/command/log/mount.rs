@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anteros_core::{FileSystem, parse_size};
+use anteros_core::{FileSystem, FsResult, parse_size};
 use anteros_fuse::MountOptions;
 use anteros_log::{Codec, Log, Mode, Options, Order, Policy, system_clock};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -17,7 +17,7 @@ use crate::args::{RequestArgs, seconds};
 use crate::daemon::arguments::DaemonArgs;
 use crate::daemon::faults::{Faults, asked_once};
 use crate::daemon::idle::{Idle, Limits};
-use crate::daemon::launches::{self, LaunchFile, SAVE_EVERY};
+use crate::daemon::launches::{self, KEEP_EVERY, LaunchFile, SAVE_EVERY};
 use crate::daemon::log::LogDaemon;
 use crate::daemon::scrub::Scrubber;
 use crate::daemon::workers::Workers;
@@ -130,6 +130,10 @@ pub struct Args {
     /// Do that also while the machine runs on its battery
     #[arg(long)]
     idle_on_battery: bool,
+
+    /// Record nothing of what programs read when they start, and forget what earlier mounts recorded
+    #[arg(long, conflicts_with = "launches")]
+    unrecorded: bool,
 
     /// Record in this file what is read when programs start, for `anteros log launches`; nothing is read ahead
     #[arg(long, value_name = "FILE")]
@@ -305,6 +309,16 @@ impl Args {
         }
     }
 
+    /// Has a log record launches for itself, unless that is not wanted, or a file is to have them.
+    fn remember(&self, log: &Log) -> FsResult<()> {
+        match self.unrecorded {
+            _ if log.is_read_only() || self.launches.is_some() => Ok(()),
+            true => log.forget_launches(),
+            false if log.compresses() => log.remember_launches(),
+            false => Ok(()),
+        }
+    }
+
     fn serve(&self) -> Outcome {
         // Blocks come and go by the thousand; what the heap keeps of them would be more than they are.
         anteros_codec::keep_heap_small();
@@ -362,6 +376,9 @@ impl Args {
             let store = move |ino, offset, data: &[u8]| notifier.store(ino, offset, data).is_ok();
             log.prefetch(store).map_err(Failure::os)?;
         }
+        if let Err(error) = self.remember(&log) {
+            faults.note(format!("launches are not recorded: {error}"));
+        }
         let idle = Idle::begin(&log, &watch, &faults, self.limits()).map_err(Failure::os)?;
         let compressing = Compressing::begin(&log).map_err(Failure::os)?;
         let (stop, stopped) = channel::<()>();
@@ -389,6 +406,8 @@ impl Args {
         idle.into_iter().for_each(Idle::end);
         watch.finish();
         launches.iter().for_each(|file| file.save(&log, &faults));
+        // A log that fails says so when it is closed; one that is full keeps the older record.
+        let _ = log.keep_launches();
         log.close().map_err(|error| {
             let message = format!("{}: {error}", self.device.display());
             if self.daemon.detach {
@@ -445,8 +464,14 @@ fn keep(
 ) {
     let mut saved = Instant::now();
     while stopped.recv_timeout(TEND_EVERY) == Err(RecvTimeoutError::Timeout) {
-        if saved.elapsed() >= SAVE_EVERY {
+        let every = if launches.is_some() {
+            SAVE_EVERY
+        } else {
+            KEEP_EVERY
+        };
+        if saved.elapsed() >= every {
             launches.iter().for_each(|file| file.save(log, faults));
+            let _ = log.keep_launches();
             saved = Instant::now();
         }
         let tended = log.tend();

@@ -144,6 +144,20 @@ fn idle_line(numbers: &Numbers) -> Option<String> {
     })
 }
 
+/// Returns what the log has recorded of launches, if anything.
+fn launch_line(numbers: &Numbers) -> Option<String> {
+    let number = |name: &str| numbers.get(&format!("log_launch_{name}")) as u64;
+    let files = number("files");
+    (files > 0).then(|| {
+        format!(
+            "launches   {} of {} files read, {} of that put together",
+            output::bytes(number("bytes")),
+            output::count(files),
+            output::bytes(number("gathered_bytes")),
+        )
+    })
+}
+
 /// As text for people.
 pub fn table(numbers: &Numbers) -> String {
     let bytes = |name: &str| output::bytes(numbers.get(name) as u64);
@@ -210,6 +224,7 @@ pub fn table(numbers: &Numbers) -> String {
     let scrubbed = numbers.count("log_scrubbed_bytes");
     lines.extend((scrubbed > 0).then(|| format!("scrubbed   {}", output::bytes(scrubbed))));
     lines.extend(idle_line(numbers));
+    lines.extend(launch_line(numbers));
     let blocks = numbers.get("log_packed_blocks") as u64;
     let slots = numbers.get("log_packed_slots") as u64;
     lines.extend(packed_line(blocks, slots));

@@ -49,10 +49,10 @@ struct RawHeader {
 /// ```text
 ///      0        4        8        c
 /// 0x00 |  ino   | gener. |  mtime, seconds |
-/// 0x10 | nanos  | blocks |launches|same|0  |
+/// 0x10 | nanos  | blocks |   |    |gathered|
 /// ```
 ///
-/// The last row: bytes 0x18 and 0x19, and six of zeros.
+/// Bytes 0x18 and 0x19 have the launches and how many of them brought nothing new; then there are two of zeros.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawFile {
@@ -63,7 +63,8 @@ struct RawFile {
     blocks: U32,
     launches: u8,
     same: u8,
-    reserved: [u8; 6],
+    reserved: [u8; 2],
+    gathered: U32,
 }
 
 /// A block of a file.
@@ -282,6 +283,13 @@ impl Launches {
             "fewer launches that brought nothing new than launches",
             raw.same,
         )?;
+        file.gathered = raw.gathered.get();
+        rule(
+            file.gathered <= count,
+            at + 28,
+            "no more blocks that lie together than blocks",
+            file.gathered,
+        )?;
         file.rounds = Rounds {
             same: raw.same,
             ..Rounds::over(raw.launches)
@@ -306,7 +314,8 @@ impl File {
             blocks: (self.blocks.len() as u32).into(),
             launches: self.rounds.begun,
             same: self.rounds.same,
-            reserved: [0; 6],
+            reserved: [0; 2],
+            gathered: self.gathered.into(),
         }
     }
 

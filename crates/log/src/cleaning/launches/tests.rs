@@ -244,3 +244,45 @@ fn there_are_no_more_blocks_than_there_is_room_for() {
     assert!(bytes.len() <= RECORD_BYTES_MAX);
     assert_eq!(Launches::parse(&bytes).unwrap().encode(), bytes);
 }
+
+#[test]
+fn what_nobody_has_asked_for_has_bounds() {
+    let most = TOGETHER_MAX as u32;
+    let mut launches = launches().unasked();
+    launches.note(12, V, 0..most - 1, 0);
+    // Whoever reads so much is no program that starts, until there is a pause.
+    launches.note(13, V, 0..2, 999);
+    launches.note(13, V, 0..1, 1998);
+    assert_eq!(launches.counts(), [1, TOGETHER_MAX as u64 - 1, 0]);
+    launches.note(13, V, 0..1, 2998);
+    assert_eq!(launches.counts()[0], 2);
+    for at in 1..9 {
+        launches.note(12, V, at * most..(at + 1) * most, 10_000 * u64::from(at));
+    }
+    assert_eq!(launches.counts(), [2, UNASKED_MAX as u64, 0]);
+    assert!(launches.skipped() > 0);
+    let read = Launches::parse(&launches.encode()).unwrap();
+    assert_eq!(read.counts(), launches.counts());
+}
+
+#[test]
+fn what_was_put_together_is_known() {
+    let mut launches = launches().with_rounds(9);
+    launches.note(12, V, 0..8, 0);
+    launches.note(13, V, 0..8, 0);
+    assert!(launches.scattered().is_empty());
+    launches.note(12, V, 2..6, 5000);
+    assert_eq!(launches.scattered(), [12]);
+    launches.note_gathered(12);
+    let mut read = Launches::parse(&launches.encode()).unwrap();
+    assert_eq!((read.scattered(), read.counts()), (vec![], [2, 16, 4]));
+    // One more is a quarter; two are more than that.
+    read.note(12, V, 0..1, 10_000);
+    assert!(read.scattered().is_empty());
+    read.note(12, V, 1..2, 15_000);
+    assert_eq!(read.scattered(), [12]);
+    // What changes begins anew.
+    let changed = Version { generation: 4, ..V };
+    read.note(12, changed, 0..1, 20_000);
+    assert_eq!(read.counts(), [2, 9, 0]);
+}
