@@ -11,6 +11,7 @@ use anteros_core::{FileKind, FsError, FsResult, Timestamp, WritableDevice};
 
 use crate::cleaning::Cleaning;
 use crate::cleaning::order::{Share, Window, windows_of};
+use crate::cleaning::sparse::{SMALL_BLOCKS, in_large_chunks};
 use crate::compress::chunks::{CHUNK_BLOCKS_MAX, CHUNK_BYTES_MAX, Chunk, Compressor, have};
 use crate::compress::codec::Codec;
 use crate::compress::kind::ContentKind;
@@ -27,10 +28,6 @@ use crate::store::medium::BLOCK;
 
 /// Logical blocks that are written while others wait: 1 MiB.
 pub(crate) const STEP_BLOCKS: usize = 256;
-
-/// Logical blocks of a window of what may start a program while nobody knows which of it does: 16 KiB. Who starts one reads a
-/// little here and there, and decodes all of each window.
-const START_BLOCKS: usize = 4;
 
 /// Progress of a compaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -301,21 +298,37 @@ impl Cleaning {
         read: &[u32],
         is_recorded: bool,
     ) -> FsResult<Vec<Window>> {
-        let mut places = Vec::new();
-        self.for_pointers(ino, range, |lblk, pointer| places.push((lblk, pointer)))?;
-        let is_left = |(lblk, pointer): &(u32, Pointer)| {
-            let is_done = matches!(pointer, Pointer::Packed(at) if self.is_background(at.block));
-            !is_done && read.binary_search(lblk).is_err()
-        };
-        let left = places.into_iter().filter(is_left).map(|(lblk, _)| lblk);
-        let left: Vec<u32> = left.collect();
-        let share = match is_recorded {
-            true => Share::Never,
+        let share = match self.is_read_sparsely(ino)? {
+            true => Share::Sparse,
+            false if is_recorded => Share::Never,
             false => Share::Unknown,
         };
+        let mut places = Vec::new();
+        let around = match share {
+            // A chunk may begin before the range, and end behind it.
+            Share::Sparse => {
+                range.start.saturating_sub(CHUNK_BLOCKS_MAX)..range.end + CHUNK_BLOCKS_MAX
+            }
+            _ => range.clone(),
+        };
+        self.for_pointers(ino, around, |lblk, pointer| places.push((lblk, pointer)))?;
+        let large = match share {
+            Share::Sparse => in_large_chunks(&places),
+            _ => Vec::new(),
+        };
+        let is_left = |(lblk, pointer): &(u32, Pointer)| {
+            let is_done = matches!(pointer, Pointer::Packed(at) if self.is_background(at.block))
+                && large.binary_search(lblk).is_err();
+            range.contains(lblk) && !is_done && read.binary_search(lblk).is_err()
+        };
+        let left = places
+            .iter()
+            .filter(|place| is_left(place))
+            .map(|(lblk, _)| *lblk);
+        let left: Vec<u32> = left.collect();
         let all = self.store.options().policy.compacts_all();
-        let most = match all && self.may_start(ino, share)? {
-            true => START_BLOCKS,
+        let most = match all && self.is_decoded_in_part(ino, share)? {
+            true => SMALL_BLOCKS,
             false => CHUNK_BLOCKS_MAX as usize,
         };
         Ok(windows_of(most, ino, &left, share).collect())
@@ -408,20 +421,25 @@ impl Cleaning {
         })
     }
 
-    /// The codec of a window: what starts programs is decoded fast, and all else is small.
+    /// The codec of a window: what starts programs, or is read here and there, is decoded fast, and all else is small.
     fn background_codec(&mut self, ino: u32, share: Share) -> FsResult<Codec> {
         let options = self.store.options();
         let (asked, all) = (options.background_codec, options.policy.compacts_all());
-        let may_start = share.is_read() || self.may_start(ino, share)?;
-        Ok(match may_start || !all {
+        let is_fast = share.is_read() || self.is_decoded_in_part(ino, share)?;
+        Ok(match is_fast || !all {
             true => asked,
             false => Codec::Zstd,
         })
     }
 
-    /// Tells whether it is a program, of which nobody knows what launches read.
-    fn may_start(&mut self, ino: u32, share: Share) -> FsResult<bool> {
-        Ok(share == Share::Unknown && self.content_kind(ino)? == ContentKind::Executable)
+    /// Tells whether a window is mostly decoded for some of it: that of a file that is read so, or of a program of which
+    /// nobody knows what launches read.
+    fn is_decoded_in_part(&mut self, ino: u32, share: Share) -> FsResult<bool> {
+        Ok(match share {
+            Share::Sparse => true,
+            Share::Unknown => self.content_kind(ino)? == ContentKind::Executable,
+            _ => false,
+        })
     }
 
     /// Writes windows that were compressed, but for those whose content may have changed: these are given back.

@@ -2,7 +2,8 @@
 //!
 //! This floor is asked for free segments before anything is written ([`clean`]), to compress executables again in the
 //! background ([`compact`]) in the order in which launches read them ([`launches`], [`order`]), or to tell what that would
-//! gain ([`estimate`]), and to put the nodes together that launches look up ([`gather`]). What it moves becomes durable with
+//! gain ([`estimate`]), and to put the nodes together that launches look up ([`gather`]). It knows of which files large
+//! windows are decoded in vain ([`sparse`]). What it moves becomes durable with
 //! the next checkpoint. It uses `durable` and what lies below.
 
 pub(crate) mod clean;
@@ -11,6 +12,9 @@ pub(crate) mod estimate;
 pub(crate) mod gather;
 pub(crate) mod launches;
 pub(crate) mod order;
+pub(crate) mod sparse;
+
+use std::collections::BTreeMap;
 
 use crate::durable::Durable;
 
@@ -21,6 +25,8 @@ pub(crate) struct Cleaning {
     futile: Option<(u32, u32, u64)>,
     /// Count of slots given up and the last checkpoint when no segment of packed blocks was worth it.
     dense: Option<(u64, u64)>,
+    /// Inodes of files that are read sparsely, with their generations.
+    sparse: BTreeMap<u32, u32>,
 }
 
 stands_on!(Cleaning { durable: Durable });
@@ -31,6 +37,7 @@ impl Cleaning {
             durable,
             futile: None,
             dense: None,
+            sparse: BTreeMap::new(),
         }
     }
 }

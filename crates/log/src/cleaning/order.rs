@@ -43,6 +43,8 @@ pub(crate) enum Share {
     Never,
     /// Nobody knows.
     Unknown,
+    /// Nobody knows, but a little of the file is read here and there.
+    Sparse,
 }
 
 impl Share {

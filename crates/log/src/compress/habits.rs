@@ -11,6 +11,12 @@ const SYNCS_MIN: u32 = 8;
 /// Pages that a file is given with each sync at most, unless it is one that is copied to, not changed.
 const BATCH_MAX: u64 = 64;
 
+/// Pages that are decoded before anything is said of how many were wanted: 16 MiB.
+const DECODED_MIN: u64 = 1 << 12;
+
+/// Pages that are decoded for one that is wanted, from which on windows are too large.
+const IN_VAIN: u64 = 8;
+
 /// Holds what was done to a file since it came to memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Habits {
@@ -24,12 +30,32 @@ pub(crate) struct Habits {
     read: u64,
     /// The last page that was brought.
     last: Option<u32>,
+    /// Pages that were decoded, and those of them that were wanted.
+    decoded: u64,
+    wanted: u64,
 }
 
 impl Habits {
     /// Somebody read so many bytes.
     pub(crate) fn note_read(&mut self, pages: u64) {
         self.read += pages;
+    }
+
+    /// So many pages were decoded, of which so many were wanted.
+    pub(crate) fn note_decoded(&mut self, wanted: u64, decoded: u64) {
+        self.wanted += wanted;
+        self.decoded += decoded;
+    }
+
+    /// Tells whether far more is decoded than wanted of a file of so many pages: more than all of it, so that some was
+    /// decoded again and again.
+    pub(crate) fn is_decoded_in_vain(&self, pages: u64) -> bool {
+        self.decoded > DECODED_MIN.max(pages) && self.decoded >= IN_VAIN * self.wanted
+    }
+
+    /// Begins that count anew.
+    pub(crate) fn forget_decoded(&mut self) {
+        (self.decoded, self.wanted) = (0, 0);
     }
 
     /// A sync brings so many pages, of which these are the first and the one behind the last.
@@ -100,6 +126,24 @@ impl Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_decoded_in_vain_is_more_than_the_file() {
+        let mut habits = Habits::default();
+        for (decoded, wanted, is_enough) in [(4000, 500, [false; 2]), (97, 12, [true, false])] {
+            habits.note_decoded(wanted, decoded);
+            assert_eq!(
+                [0, 5000].map(|pages| habits.is_decoded_in_vain(pages)),
+                is_enough
+            );
+        }
+        habits.note_decoded(0, 1000);
+        assert!(habits.is_decoded_in_vain(5000));
+        habits.note_decoded(200, 200);
+        assert!(!habits.is_decoded_in_vain(0));
+        habits.forget_decoded();
+        assert!(!habits.is_decoded_in_vain(0));
+    }
 
     #[test]
     fn twice_as_much_is_left_alone_each_time_that_nothing_is_gained() {

@@ -8,7 +8,7 @@ use anteros_core::{FsError, FsResult, Ino, Timestamp, unpoisoned};
 
 use crate::cleaning::launches::{FileReads, Launches, ROUNDS, Version};
 use crate::layout::BLOCK_BYTES;
-use crate::mount::log::Log;
+use crate::mount::log::{Log, ReadDone};
 use crate::mount::recording::Recording;
 use crate::mount::state::State;
 use crate::store::medium::is_damage;
@@ -152,10 +152,12 @@ impl Log {
         self.change_launches(|launches| files.for_each(|ino| launches.note_gathered(ino)));
     }
 
-    /// Notes that so many bytes of a file were read.
-    pub(super) fn note_content_read(&self, ino: u32, offset: u64, len: usize) -> FsResult<()> {
+    /// Notes that content of a file was read.
+    pub(super) fn note_content_read(&self, ino: u32, offset: u64, read: &ReadDone) -> FsResult<()> {
         let mut state = self.lock();
         state.note_read(ino)?;
+        state.note_decoded(ino, read.wanted, read.decoded)?;
+        let len = read.len;
         let Some(recording) = self.launches.get().filter(|_| len > 0) else {
             return Ok(());
         };

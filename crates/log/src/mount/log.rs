@@ -117,6 +117,16 @@ pub struct Condition {
     pub statistics: Statistics,
 }
 
+/// Content that was read.
+pub(super) struct ReadDone {
+    /// Its bytes.
+    pub(super) len: usize,
+    /// Its pages that are compressed.
+    pub(super) wanted: u64,
+    /// Pages that were decoded for them.
+    pub(super) decoded: u64,
+}
+
 impl Log {
     /// Opens the log on a device.
     ///
@@ -203,13 +213,13 @@ impl Log {
     }
 
     /// Reads content; see [`plan_read`](crate::files::Files::plan_read).
-    pub(crate) fn read_content(
+    pub(super) fn read_content(
         &self,
         mut state: MutexGuard<'_, State>,
         ino: u32,
         offset: u64,
         buf: &mut [u8],
-    ) -> FsResult<usize> {
+    ) -> FsResult<ReadDone> {
         state.shrink();
         let plan = state.plan_read(ino, offset, buf)?;
         state.evict();
@@ -219,8 +229,11 @@ impl Log {
             let read = |offset, buf: &mut [u8]| self.read_device(&plan, offset, buf);
             run.fill(read, buf)?;
         }
-        self.read_packed(&plan, buf)?;
-        Ok(plan.len)
+        Ok(ReadDone {
+            len: plan.len,
+            wanted: plan.packed.len() as u64,
+            decoded: self.read_packed(&plan, buf)?,
+        })
     }
 
     fn read_device(&self, plan: &Plan, offset: u64, buf: &mut [u8]) -> io::Result<()> {
@@ -230,11 +243,13 @@ impl Log {
         }
     }
 
-    /// Decodes each chunk once of which logical blocks are wanted that follow each other.
-    fn read_packed(&self, plan: &Plan, buf: &mut [u8]) -> FsResult<()> {
+    /// Decodes each chunk once of which logical blocks are wanted that follow each other, and returns of how many pages these
+    /// are.
+    fn read_packed(&self, plan: &Plan, buf: &mut [u8]) -> FsResult<u64> {
         let runs = &plan.packed;
+        let mut pages = 0;
         if runs.is_empty() {
-            return Ok(());
+            return Ok(pages);
         }
         let blocks = self.packed_blocks(plan)?;
         let mut done = ClassStatistics {
@@ -248,9 +263,10 @@ impl Log {
             let (chunk, took) = unpack::chunk(runs[0].owner, runs[0].at, read)?;
             runs.iter().for_each(|run| run.fill(&chunk, buf));
             done.decompressing += took;
+            pages += (chunk.len() / BLOCK_BYTES) as u64;
         }
         self.reads()[plan.class as usize].add_reads(&done);
-        Ok(())
+        Ok(pages)
     }
 
     fn reads(&self) -> MutexGuard<'_, Reads> {

@@ -18,7 +18,7 @@ impl Log {
             return Ok(None);
         };
         let mut bytes = vec![0; state.size(ino)? as usize];
-        let read = self.read_content(state, ino, 0, &mut bytes)?;
+        let read = self.read_content(state, ino, 0, &mut bytes)?.len;
         bytes.truncate(read);
         Ok(Some(bytes))
     }

@@ -146,7 +146,9 @@ impl FileSystem for Log {
             .into());
         }
         let mut target = vec![0; attr.size as usize];
-        let len = self.read_content(self.lock(), number(ino)?, 0, &mut target)?;
+        let len = self
+            .read_content(self.lock(), number(ino)?, 0, &mut target)?
+            .len;
         target.truncate(len);
         Ok(target)
     }
@@ -161,9 +163,9 @@ impl FileSystem for Log {
         }
         let pages = buf.len().div_ceil(BLOCK_BYTES) as u64;
         state.live(ino)?.habits.note_read(pages);
-        let len = self.read_content(state, ino, offset, buf)?;
-        self.note_content_read(ino, offset, len)?;
-        Ok(len)
+        let done = self.read_content(state, ino, offset, buf)?;
+        self.note_content_read(ino, offset, &done)?;
+        Ok(done.len)
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> FsResult<u64> {

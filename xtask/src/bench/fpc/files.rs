@@ -1,5 +1,6 @@
 //! Part `files`: ordinary files that are compressed as they are written: how fast they are written and read, on a device in
-//! memory and on a phone's storage, and the room that they take.
+//! memory and on a phone's storage, and the room that they take; and how fast a little of them is read here and there, also when
+//! they were compacted, before the log has seen that and afterwards.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -8,9 +9,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::programs::used;
+use crate::bench::caches::drop_caches;
 use crate::bench::corpus;
 use crate::bench::log::harness::Bench;
 use crate::bench::log::system::System;
+use crate::bench::log::turn::Turn;
 use crate::bench::random::Random;
 use crate::bench::report::Unit;
 use crate::bench::throttle::{Speed, Throttle};
@@ -22,10 +25,12 @@ const FILE_BYTES: usize = 256 << 20;
 const DEVICE_BYTES: u64 = 1 << 30;
 const RECORD: usize = 1 << 20;
 const PAGE: usize = 4096;
-const RANDOM_READS: u64 = 2000;
+const RANDOM_READS: u64 = 3000;
 
 /// Arguments of our mounts: without compression, and with it as content is written, and not later.
 const OURS: [&str; 2] = ["", "--policy record --idle-cpu 0"];
+/// Those that are compressed in the background as well, when they are told to.
+const COMPACTED: &str = "--policy record";
 const PEER: &str = "btrfs compress-force=zstd:3";
 
 /// Runs the part.
@@ -43,6 +48,13 @@ pub(super) fn files(bench: &mut Bench) -> Outcome {
         ("read in order, cold", Unit::BytesPerSecond),
         ("read 4 KiB anywhere, cold", Unit::PerSecond),
         ("space", Unit::Bytes),
+        ("read 4 KiB anywhere, cold, compacted", Unit::PerSecond),
+        ("space, compacted", Unit::Bytes),
+        (
+            "read 4 KiB anywhere, cold, compacted after such reads",
+            Unit::PerSecond,
+        ),
+        ("space, compacted after such reads", Unit::Bytes),
     ];
     let metrics = metrics.map(|(what, unit)| (format!("files: {what}"), unit));
     let devices = [
@@ -78,17 +90,27 @@ fn turn(bench: &Bench, system: &System, device: &Path, bytes: &[u8]) -> Outcome<
     turn.mount_again()?;
     let read = read_all(&turn.directory()?.join("file"), bytes)?;
     turn.mount_again()?;
-    let anywhere = read_anywhere(&turn.directory()?.join("file"), bytes)?;
-    turn.end()?;
-    let len = bytes.len() as f64;
-    let reads = RANDOM_READS as f64 / anywhere;
-    Ok(vec![
-        len / synced,
-        len / unmounted,
-        len / read,
-        reads,
+    let mut figures = vec![
+        bytes.len() as f64 / synced,
+        bytes.len() as f64 / unmounted,
+        bytes.len() as f64 / read,
+        read_anywhere(&turn, bytes)?,
         space as f64,
-    ])
+    ];
+    for _ in 0..2 {
+        if system.name.contains(COMPACTED) {
+            // In the mount that has seen the reads.
+            system.compact(turn.directory()?)?;
+        }
+        turn.mount_again()?;
+        let space = used(turn.directory()?)? - empty;
+        figures.extend([read_anywhere(&turn, bytes)?, space as f64]);
+        // A kernel without room to keep it reads the same again.
+        drop_caches()?;
+        read_anywhere(&turn, bytes)?;
+    }
+    turn.end()?;
+    Ok(figures)
 }
 
 /// The seconds that it takes to read a file in order.
@@ -103,9 +125,9 @@ fn read_all(path: &Path, bytes: &[u8]) -> Outcome<f64> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// The seconds that it takes to read pages of a file.
-fn read_anywhere(path: &Path, bytes: &[u8]) -> Outcome<f64> {
-    let file = File::open(path)?;
+/// Reads pages of the file, and returns how many in a second.
+fn read_anywhere(turn: &Turn, bytes: &[u8]) -> Outcome<f64> {
+    let file = File::open(turn.directory()?.join("file"))?;
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random)?;
     let (mut random, mut page) = (Random::new(1), [0; PAGE]);
     let start = Instant::now();
@@ -114,7 +136,7 @@ fn read_anywhere(path: &Path, bytes: &[u8]) -> Outcome<f64> {
         file.read_exact_at(&mut page, at as u64)?;
         check(page == bytes[at..at + PAGE])?;
     }
-    Ok(start.elapsed().as_secs_f64())
+    Ok(RANDOM_READS as f64 / start.elapsed().as_secs_f64())
 }
 
 fn check(is_same: bool) -> Outcome {
