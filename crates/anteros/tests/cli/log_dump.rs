@@ -52,7 +52,7 @@ fn what_a_log_says_about_itself_are_values() {
     assert_eq!(root["names"], 0, "{root}");
 }
 
-/// What a log keeps for itself is shown nowhere else.
+/// Shows what a log keeps for itself, which nothing else does.
 #[test]
 fn the_record_that_a_log_keeps_for_itself_is_told_and_checked() {
     let shop = shop("64M");

@@ -1,4 +1,4 @@
-//! What metadata takes, and what the superblock says of it.
+//! Room that metadata takes, and the words of the superblock on it.
 
 use std::fs::{self, File};
 

@@ -1,4 +1,4 @@
-//! The same bytes, and the same UUID, of the same source.
+//! Equal images: one source gives the same bytes and the same UUID each time.
 
 use std::fs;
 use std::path::Path;

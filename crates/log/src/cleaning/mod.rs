@@ -3,8 +3,8 @@
 //! This floor is asked for free segments before anything is written ([`clean`]), to compress executables again in the
 //! background ([`compact`]) in the order in which launches read them ([`launches`], [`order`]), or to tell what that would
 //! gain ([`estimate`]), and to put the nodes together that launches look up ([`gather`]). It knows of which files large
-//! windows are decoded in vain ([`sparse`]). What it moves becomes durable with
-//! the next checkpoint. It uses `durable` and what lies below.
+//! windows are decoded in vain ([`sparse`]). What it moves becomes durable with the next checkpoint. It uses `durable` and
+//! what lies below.
 
 pub(crate) mod clean;
 pub(crate) mod compact;

@@ -5,7 +5,7 @@
 //! ([`read`]), and leave for it ([`write_back`]). Content of an atomic write waits beside them ([`atomic`]), and what
 //! memory has no room for goes ([`evict`]). Above that lie directories ([`dir`]), the operations that change names
 //! ([`names`]), extended attributes ([`xattr`], some of overlayfs in [`layers`]) and access control lists ([`acl`]).
-//! What the log keeps for itself lies in an inode without a name ([`own_record`]).
+//! An inode without a name has what the log keeps for itself ([`own_record`]).
 //! It keeps the changes that no group has ([`unrecorded`]), and counts the lookups of inodes ([`lookups`]) and what
 //! content takes ([`usage`]). All of it happens in memory; `durable` says when it is written. It uses `packing` and what
 //! lies below.

@@ -125,9 +125,9 @@ pub(super) enum Change {
     Entries(u32),
     Links(u32),
     Parent(u32),
-    /// What belonged to the log itself is a file like others.
+    /// Makes an inode that belonged to the log itself a file like others.
     Disowned,
-    /// What belongs to the log itself, and is not its record, goes.
+    /// Removes an inode that belongs to the log itself and is not its record.
     Removed,
 }
 
