@@ -59,8 +59,7 @@ pub(super) fn remembered(bench: &mut Bench) -> Outcome {
 
 /// Starts each program cold, as often as it takes for a log to notice.
 fn launch(turn: &mut Turn, system: &System) -> Outcome {
-    let is_ours = system.name.contains("--policy");
-    for _ in 0..if is_ours { LAUNCHES } else { 0 } {
+    for _ in 0..if system.is_log() { LAUNCHES } else { 0 } {
         for (_, program) in &PROGRAMS {
             turn.mount_again()?;
             seconds(&turn.directory()?.join("tree"), program, None)?;
