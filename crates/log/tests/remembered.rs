@@ -134,6 +134,31 @@ fn what_several_launches_read_is_put_together_once() {
     assert_sound(device);
 }
 
+/// A record that is damaged, or none at all, keeps no mount from its work.
+#[test]
+fn a_record_that_is_none_is_begun_anew() {
+    let (device, tree, _) = installed();
+    launch_twice(&tree);
+    tree.0.keep_launches().unwrap();
+    let kept = tree.0.kept_record().unwrap().unwrap();
+    tree.0.close().unwrap();
+    drop(tree);
+    let mut flipped = kept.clone();
+    flipped[70] ^= 1;
+    for (record, files) in [
+        (&kept[..], 1),
+        (&flipped, 0),
+        (&kept[..kept.len() - 1], 0),
+        (b"anything", 0),
+        (b"", 0),
+    ] {
+        let tree = open_with(device.clone(), with(Policy::Record));
+        tree.0.keep_record(record).unwrap();
+        tree.0.remember_launches().unwrap();
+        assert_eq!(counts(&tree)[0], files);
+    }
+}
+
 /// A file that changes begins anew, and one that has just changed waits.
 #[test]
 fn what_has_changed_is_left() {
