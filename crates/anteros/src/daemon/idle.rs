@@ -273,22 +273,19 @@ impl Worker {
             ..
         } = course;
         let begun = processor_time();
-        let mut goes_on = |done: &Compacted| {
+        let goes_on = |done: &Compacted| {
             let used = hour.used.with(Usage::of(done, begun));
             self.limits.allow(&used) && self.has_power(power)
         };
         let cold = self.limits.after * COLD;
         let is_wanted = || self.is_wanted(uses);
-        let mut done = None;
-        if !*is_gathered {
-            done = self.log.sweep_launched(cold, &mut goes_on, &is_wanted)?;
-            *is_gathered = done.is_none();
-        }
-        if *is_gathered {
-            done = self.log.sweep(sweep, cold, &mut goes_on, &is_wanted)?;
-        }
-        let goes_on = done.is_some();
-        *is_gathered &= goes_on;
+        let done = match *is_gathered {
+            false => self.log.sweep_launched(cold, goes_on, &is_wanted)?,
+            true => self.log.sweep(sweep, cold, goes_on, &is_wanted)?,
+        };
+        // Where nothing is left of the one, the other begins; the round ends with the second.
+        let goes_on = done.is_some() || !*is_gathered;
+        *is_gathered ^= done.is_none();
         let done = done.unwrap_or_default();
         let used = Usage::of(&done, begun);
         hour.used = hour.used.with(used);
