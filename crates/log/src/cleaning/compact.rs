@@ -11,7 +11,7 @@ use anteros_core::{FileKind, FsError, FsResult, Timestamp, WritableDevice};
 
 use crate::cleaning::Cleaning;
 use crate::cleaning::order::{Share, Window, windows_of};
-use crate::cleaning::sparse::{SMALL_BLOCKS, in_large_chunks};
+use crate::cleaning::sparse::SMALL_BLOCKS;
 use crate::compress::chunks::{CHUNK_BLOCKS_MAX, CHUNK_BYTES_MAX, Chunk, Compressor, have};
 use crate::compress::codec::Codec;
 use crate::compress::kind::ContentKind;
@@ -303,28 +303,18 @@ impl Cleaning {
             false if is_recorded => Share::Never,
             false => Share::Unknown,
         };
-        let mut places = Vec::new();
-        let around = match share {
-            // A chunk may begin before the range, and end behind it.
-            Share::Sparse => {
-                range.start.saturating_sub(CHUNK_BLOCKS_MAX)..range.end + CHUNK_BLOCKS_MAX
-            }
-            _ => range.clone(),
-        };
-        self.for_pointers(ino, around, |lblk, pointer| places.push((lblk, pointer)))?;
         let large = match share {
-            Share::Sparse => in_large_chunks(&places),
+            Share::Sparse => self.in_large_chunks(ino, &range)?,
             _ => Vec::new(),
         };
+        let mut places = Vec::new();
+        self.for_pointers(ino, range, |lblk, pointer| places.push((lblk, pointer)))?;
         let is_left = |(lblk, pointer): &(u32, Pointer)| {
             let is_done = matches!(pointer, Pointer::Packed(at) if self.is_background(at.block))
                 && large.binary_search(lblk).is_err();
-            range.contains(lblk) && !is_done && read.binary_search(lblk).is_err()
+            !is_done && read.binary_search(lblk).is_err()
         };
-        let left = places
-            .iter()
-            .filter(|place| is_left(place))
-            .map(|(lblk, _)| *lblk);
+        let left = places.into_iter().filter(is_left).map(|(lblk, _)| lblk);
         let left: Vec<u32> = left.collect();
         let all = self.store.options().policy.compacts_all();
         let most = match all && self.is_decoded_in_part(ino, share)? {

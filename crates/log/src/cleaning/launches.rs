@@ -44,7 +44,7 @@ const LOOKED_UP_MOST: u8 = 32;
 /// Blocks that are recorded at most, of all files: 4 GiB of what programs start from, in some 30 MB of memory.
 const BLOCKS_MAX: usize = 1 << 20;
 
-/// The same where nobody has asked for it: 256 MiB, in some 2 MB of memory.
+/// Blocks that are recorded at most where nobody has asked for it: 256 MiB, in some 2 MB of memory.
 const UNASKED_MAX: usize = 1 << 16;
 
 /// Blocks that are recorded there until nobody does anything for a while: 64 MiB. Whoever reads more than that is no program
@@ -285,6 +285,12 @@ impl Launches {
                 ..FileReads::default()
             }),
         }
+    }
+
+    /// Returns whether several launches of this content of a file are known.
+    pub(crate) fn has_again(&self, ino: u32, version: Version) -> bool {
+        let file = self.files.get(&ino);
+        file.is_some_and(|file| file.version == version && file.rounds.begun >= AGAIN)
     }
 
     /// Returns whether anything is known of this content of a file.

@@ -1,11 +1,13 @@
 //! Files of which a little is read here and there, though they were compressed in large windows: decompression amplification
 //! (DAR of FPC, 2.2), as reads show it.
 
+use std::ops::Range;
+
 use anteros_core::FsResult;
 
 use crate::cleaning::Cleaning;
+use crate::compress::chunks::CHUNK_BLOCKS_MAX;
 use crate::compress::kind::ContentKind;
-use crate::layout::pointer::Pointer;
 use crate::store::medium::BLOCK;
 
 /// Files below this size are soon known to the kernel as a whole: 4 MiB.
@@ -51,11 +53,17 @@ impl Cleaning {
         let generation = self.live(ino)?.inode().attributes.generation;
         Ok(self.sparse.get(&ino) == Some(&generation))
     }
-}
 
-/// The logical blocks that lie in large chunks.
-pub(crate) fn in_large_chunks(places: &[(u32, Pointer)]) -> Vec<u32> {
-    let chunks = places.chunk_by(|(_, left), (_, right)| left.chunk() == right.chunk());
-    let large = chunks.filter(|chunk| chunk.len() > SMALL_BLOCKS && chunk[0].1.chunk().is_some());
-    large.flatten().map(|(lblk, _)| *lblk).collect()
+    /// The logical blocks of a range, and some around it, that lie in large chunks.
+    pub(crate) fn in_large_chunks(&mut self, ino: u32, range: &Range<u32>) -> FsResult<Vec<u32>> {
+        // A chunk may begin before the range, and end behind it.
+        let around = range.start.saturating_sub(CHUNK_BLOCKS_MAX)..range.end + CHUNK_BLOCKS_MAX;
+        let mut packed = Vec::new();
+        self.for_pointers(ino, around, |lblk, pointer| {
+            packed.extend(pointer.chunk().map(|chunk| (lblk, chunk)));
+        })?;
+        let chunks = packed.chunk_by(|(_, left), (_, right)| left == right);
+        let large = chunks.filter(|chunk| chunk.len() > SMALL_BLOCKS);
+        Ok(large.flatten().map(|(lblk, _)| *lblk).collect())
+    }
 }

@@ -96,7 +96,7 @@ impl Log {
         })?;
         let first = wanted.launched();
         // A log that is almost full has room when the rest is done.
-        let is_full = match self.compact_windows(first.clone(), &mut work) {
+        let is_full = match self.compact_windows(&first, &mut work) {
             Ok(false) => return Ok(work.done),
             Ok(true) => false,
             Err(FsError::NoSpace) => true,
@@ -105,7 +105,7 @@ impl Log {
         if !self.compact_rest(&wanted, &mut work)? {
             return Ok(work.done);
         }
-        if is_full && !self.compact_windows(first, &mut work)? {
+        if is_full && !self.compact_windows(&first, &mut work)? {
             return Ok(work.done);
         }
         wanted.trail.sort_unstable();
@@ -213,7 +213,7 @@ impl Log {
     ) -> FsResult<bool> {
         let Batch { windows, ended, .. } = std::mem::take(batch);
         let warned = work.done.warnings.len();
-        if !self.compact_windows(windows, work)? {
+        if !self.compact_windows(&windows, work)? {
             return Ok(false);
         }
         if work.done.warnings.len() == warned {
@@ -252,10 +252,10 @@ impl Log {
     /// Says whether all of them had their turn.
     pub(super) fn compact_windows(
         &self,
-        windows: Vec<Window>,
+        windows: &[Window],
         work: &mut Work<'_, impl FnMut(&Compacted) -> bool>,
     ) -> FsResult<bool> {
-        let mut rest = &windows[..];
+        let mut rest = windows;
         while !rest.is_empty() {
             if !work.goes_on() {
                 return Ok(false);
@@ -323,12 +323,11 @@ impl Log {
 pub(super) fn with_stops(
     ordered: impl Iterator<Item = (Turn, Window)>,
 ) -> (Vec<Window>, Vec<Stop>) {
-    let stop = |turn, window: &Window| (turn, window.ino, Some(window.range.start));
-    let ordered = ordered.map(|(turn, window)| {
-        let stop = stop(turn, &window);
+    let stopped = ordered.map(|(turn, window)| {
+        let stop = (turn, window.ino, Some(window.range.start));
         (window, stop)
     });
-    ordered.unzip()
+    stopped.unzip()
 }
 
 /// The first windows, as many as are looked at while others wait, and those behind them.

@@ -126,6 +126,13 @@ impl Log {
         }
     }
 
+    /// Tells whether several launches of a file were recorded since its content changed.
+    pub(super) fn is_launched_again(&self, ino: u32) -> bool {
+        let version = self.lock().content_version(ino);
+        let is_again = |version| self.with_launches(|launches| launches.has_again(ino, version));
+        version.ok().and_then(is_again).unwrap_or(false)
+    }
+
     /// Files of which several launches have read a good deal that does not lie together, and that nobody has changed for so long.
     pub(super) fn scattered(&self, cold: Duration) -> FsResult<Vec<(u32, FileReads)>> {
         self.prune_launches();

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use anteros_core::{FsError, FsResult, Ino};
+use anteros_core::{FsError, FsResult};
 
 use crate::cleaning::compact::{Compacted, Ripe, Unsettled};
 use crate::cleaning::launches::FileReads;
@@ -108,7 +108,7 @@ impl Log {
     ) -> FsResult<()> {
         let ordered = launch_windows(files.iter(), Share::Again);
         let (windows, mut trail) = with_stops(ordered.into_iter());
-        if self.compact_windows(windows, work)? {
+        if self.compact_windows(&windows, work)? {
             trail.sort_unstable();
             self.gather_nodes(&trail, work)?;
             self.note_gathered(files.iter().map(|(ino, _)| *ino));
@@ -182,13 +182,13 @@ impl Log {
             Ripe::Later => return Ok(End::Later),
             Ripe::Yes => {}
         }
-        let reads = self.launch_reads(Ino(ino.into())).unwrap_or_default();
-        if records && reads.rounds > 1 {
+        let is_launched = self.is_launched_again(ino);
+        if records && is_launched {
             return Ok(End::Done);
         }
         work.done.files += 1;
         // What several have read lies together by now.
-        work.is_recorded = reads.rounds > 1;
+        work.is_recorded = is_launched;
         Ok(match self.compact_file(ino, &[], batch, work)? {
             true => End::Done,
             false => End::Stopped,
