@@ -159,6 +159,21 @@ fn a_record_that_is_none_is_begun_anew() {
     }
 }
 
+#[test]
+fn a_full_log_forgets_as_well() {
+    let (device, tree, _) = installed();
+    launch_twice(&tree);
+    tree.0.keep_launches().unwrap();
+    tree.fill("rest", 1 << 16);
+    assert!(tree.0.kept_record().unwrap().is_some());
+    tree.0.forget_launches().unwrap();
+    assert_eq!(tree.0.kept_record().unwrap(), None);
+    tree.0.close().unwrap();
+    drop(tree);
+    assert_sound(device.clone());
+    assert_eq!(mounted(&device).0.kept_record().unwrap(), None);
+}
+
 /// A file that changes begins anew, and one that has just changed waits.
 #[test]
 fn what_has_changed_is_left() {

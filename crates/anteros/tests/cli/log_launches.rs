@@ -143,8 +143,10 @@ fn a_log_knows_by_itself_what_was_launched() {
         assert_eq!(files(), 0.0, "{options}");
         unmount(&shop, daemon);
     }
-    let error = shop.bad(2, "log mount log mnt --unrecorded --launches rec");
-    assert!(error.contains("cannot be used with"), "{error}");
+    for other in ["--launches rec", "--rounds 3"] {
+        let error = shop.bad(2, &format!("log mount log mnt --unrecorded {other}"));
+        assert!(error.contains("cannot be used with"), "{error}");
+    }
 }
 
 #[test]

@@ -75,6 +75,11 @@ impl Files {
         self.check_numbers()?;
         self.admit_own_record()?;
         let new = self.make_own(bytes)?;
+        self.replace_own_record(new)
+    }
+
+    /// Has another inode be the record, or none for 0; the old one goes.
+    pub(crate) fn replace_own_record(&mut self, new: u32) -> FsResult<()> {
         let old = std::mem::replace(&mut self.record_ino, new);
         match old != 0 && self.is_own(old) {
             true => self.drop_own(old),

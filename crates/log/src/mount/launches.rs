@@ -70,9 +70,9 @@ impl Log {
     /// When the device fails.
     pub fn forget_launches(&self) -> FsResult<()> {
         match self.kept_record() {
-            Ok(kept) if kept.as_ref().is_none_or(Vec::is_empty) => Ok(()),
+            Ok(None) => Ok(()),
             Err(error) if !is_damage(&error) => Err(error),
-            _ => self.keep_record(&[]),
+            _ => self.drop_record(),
         }
     }
 

@@ -38,4 +38,13 @@ impl Log {
             Self::try_change(state, |state| state.keep_own_record(bytes))
         })
     }
+
+    /// Keeps nothing any more. That takes no room.
+    ///
+    /// # Errors
+    ///
+    /// When the device fails.
+    pub fn drop_record(&self) -> FsResult<()> {
+        self.work(|state| Self::try_change(state, |state| state.replace_own_record(0)))
+    }
 }

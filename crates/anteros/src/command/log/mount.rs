@@ -132,7 +132,7 @@ pub struct Args {
     idle_on_battery: bool,
 
     /// Record nothing of what programs read when they start, and forget what earlier mounts recorded
-    #[arg(long, conflicts_with = "launches")]
+    #[arg(long, conflicts_with_all = ["launches", "rounds"])]
     unrecorded: bool,
 
     /// Record in this file what is read when programs start, for `anteros log launches`; nothing is read ahead
@@ -377,7 +377,7 @@ impl Args {
             log.prefetch(store).map_err(Failure::os)?;
         }
         if let Err(error) = self.remember(&log) {
-            faults.note(format!("launches are not recorded: {error}"));
+            faults.note(format!("the record of launches: {error}"));
         }
         let idle = Idle::begin(&log, &watch, &faults, self.limits()).map_err(Failure::os)?;
         let compressing = Compressing::begin(&log).map_err(Failure::os)?;
