@@ -80,7 +80,7 @@ pub use encoded::{EncodeError, Encoded};
 pub use encoder::{Effort, Lz4Encoder, UnknownEffort};
 pub use error::{DecodeError, Fault};
 pub use in_place::{fits_in_place, in_place_margin};
-pub use mapping::{Scratch, keep_heap_small};
+pub use mapping::{Scratch, keep_heap_small, trim_heap};
 pub use padding::{right_align, strip_zero_padding};
 pub use params::{Length, Params};
 pub use rolling::RollingWindow;

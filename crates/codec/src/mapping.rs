@@ -34,6 +34,22 @@ pub fn keep_heap_small() {
     }
 }
 
+/// Makes the C library's heap give back to the system what is free of it, page by page: blocks that
+/// were freed between others stay with it by themselves. Other C libraries than glibc are left alone.
+pub fn trim_heap() {
+    #[cfg(target_env = "gnu")]
+    {
+        // In glibc's malloc.h, and part of its ABI.
+        unsafe extern "C" {
+            fn malloc_trim(pad: usize) -> std::ffi::c_int;
+        }
+        // SAFETY: it takes a number, may be called at any time, and leaves alone what is in use.
+        unsafe {
+            malloc_trim(0);
+        }
+    }
+}
+
 /// A stretch of address space that is this value's own.
 pub(crate) struct Mapping {
     start: NonNull<u8>,

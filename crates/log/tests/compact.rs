@@ -932,3 +932,32 @@ fn what_leads_to_the_content_of_a_launch_lies_with_its_inode() {
         assert_eq!(kind, Some(expected), "{node:?}");
     }
 }
+
+/// Encoders take memory that inodes and nodes had.
+#[test]
+fn caches_make_room_for_encoders() {
+    let device = device(256 * MIB);
+    let options = Options {
+        memory_bytes: 8 << 20,
+        ..with(Policy::Record)
+    };
+    let tree = open_with(device, options);
+    let inos: Vec<_> = (0..4000)
+        .map(|n| {
+            let name = n.to_string();
+            tree.put(&name, &[b'a'; 5000]).unwrap();
+            tree.ino(&name).unwrap()
+        })
+        .collect();
+    tree.0.checkpoint().unwrap();
+    let held = || tree.0.condition().memory_bytes >> 20;
+    assert!(held() >= 4, "{} MiB", held());
+    let mut most = 0;
+    let goes_on = |_: &Compacted| {
+        most = most.max(held());
+        true
+    };
+    let done = tree.0.compact(&inos, |_| None, goes_on).unwrap();
+    assert_eq!(done.files, 4000);
+    assert!((1..4).contains(&most), "{most} MiB");
+}

@@ -31,10 +31,19 @@ impl Files {
             return;
         }
         self.nodes.look();
-        if self.cached_bytes() > self.store.options().memory_bytes / 4 * 3 {
+        if self.cached_bytes() > self.store.memory_bytes() / 4 * 3 {
             self.drop_oldest();
         }
         self.nodes.has_looked();
+    }
+
+    /// Lets go of what there is no room for since some memory was lent.
+    pub(crate) fn make_way(&mut self) {
+        let (mut before, mut bytes) = (usize::MAX, self.cached_bytes());
+        while bytes < before && bytes > self.store.memory_bytes() / 4 * 3 {
+            self.drop_oldest();
+            (before, bytes) = (bytes, self.cached_bytes());
+        }
     }
 
     /// Lets go of the older half of what is clean.
@@ -42,7 +51,7 @@ impl Files {
         self.drop_until(self.nodes.median_use());
         // One directory in use may be larger than what there is room for. What leads to many of its blocks goes last.
         for level_kept in [1, u16::MAX] {
-            if self.cached_bytes() > self.store.options().memory_bytes {
+            if self.cached_bytes() > self.store.memory_bytes() {
                 self.nodes.drop_below(level_kept);
             }
         }

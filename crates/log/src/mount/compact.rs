@@ -88,7 +88,7 @@ impl Log {
         reads: impl Fn(Ino) -> Option<FileReads>,
         goes_on: impl FnMut(&Compacted) -> bool,
     ) -> FsResult<Compacted> {
-        let mut work = Work::new(goes_on, None);
+        let mut work = Work::new(self, goes_on, None);
         self.lock().store.check_writable()?;
         let mut wanted = self.sort(files, reads, &mut work, |state, ino, _| {
             state.repack(ino)?;

@@ -25,7 +25,7 @@ impl Log {
         stride: u64,
         goes_on: impl FnMut(&Compacted) -> bool,
     ) -> FsResult<Estimate> {
-        let mut work = Work::new(goes_on, None);
+        let mut work = Work::new(self, goes_on, None);
         let mut trial = Trial::new(stride);
         let mut wanted = self.sort(files, reads, &mut work, |state, ino, suits| {
             if suits != Suits::NoFile {

@@ -60,7 +60,7 @@ impl Log {
         let Some(table_block) = self.next_unswept(sweep)? else {
             return Ok(None);
         };
-        let mut work = Work::new(goes_on, Some(interrupted));
+        let mut work = Work::new(self, goes_on, Some(interrupted));
         work.reached = sweep.reached.take();
         let end = self.sweep_block(table_block, cold, &mut work);
         sweep.reached = work.reached.take();
@@ -93,7 +93,7 @@ impl Log {
         if files.is_empty() {
             return Ok(None);
         }
-        let mut work = Work::new(goes_on, Some(interrupted));
+        let mut work = Work::new(self, goes_on, Some(interrupted));
         work.done.files = files.len() as u64;
         match self.gather(&files, &mut work) {
             Err(FsError::NoSpace) => Ok(None),

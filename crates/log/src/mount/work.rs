@@ -4,15 +4,21 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
+use anteros_codec::trim_heap;
 use anteros_core::{go_last, processor_time, unpoisoned};
 
 use crate::cleaning::compact::{Compacted, Pressed, STEP_BLOCKS, Taken, Unsettled};
 use crate::cleaning::order::Window;
 use crate::compress::chunks::Compressor;
 use crate::compress::codec::Pace;
+use crate::mount::log::Log;
+use crate::store::loan::Loan;
 
 /// The most threads that compress.
 const ENCODERS_MAX: usize = 4;
+
+/// Memory of an encoder: mostly libzstd's tables, and the matches that it finds.
+const ENCODER_BYTES: usize = 4 << 20;
 
 /// Tells whether somebody else wants the machine.
 pub(super) type Interrupted<'a> = &'a (dyn Fn() -> bool + Sync);
@@ -21,6 +27,9 @@ pub(super) type Interrupted<'a> = &'a (dyn Fn() -> bool + Sync);
 pub(super) struct Work<'a, G> {
     /// One for each thread, from the first step on.
     compressors: Vec<Compressor>,
+    threads: usize,
+    /// The memory of these.
+    _loan: Loan,
     pub(super) done: Compacted,
     /// Tells whether it is known what launches read of any file, or of the one that is looked at.
     pub(super) is_recorded: bool,
@@ -32,9 +41,17 @@ pub(super) struct Work<'a, G> {
 }
 
 impl<'a, G: FnMut(&Compacted) -> bool> Work<'a, G> {
-    pub(super) fn new(goes_on: G, interrupted: Option<Interrupted<'a>>) -> Self {
+    pub(super) fn new(log: &Log, goes_on: G, interrupted: Option<Interrupted<'a>>) -> Self {
+        let mut state = log.lock();
+        let threads = threads(state.store.options().memory_bytes);
+        let loan = state.store.lend(threads * ENCODER_BYTES);
+        state.make_way();
+        drop(state);
+        trim_heap();
         Self {
             compressors: Vec::new(),
+            threads,
+            _loan: loan,
             done: Compacted::default(),
             is_recorded: false,
             reached: None,
@@ -74,7 +91,8 @@ impl<'a, G: FnMut(&Compacted) -> bool> Work<'a, G> {
         };
         let goes_last = self.interrupted.is_some();
         if self.compressors.is_empty() {
-            self.compressors = compressors();
+            let compressors = (0..self.threads).map(|_| Compressor::new(Pace::Thorough));
+            self.compressors = compressors.collect();
         }
         let mut compressors = self.compressors.iter_mut();
         thread::scope(|scope| {
@@ -101,11 +119,11 @@ impl<'a, G: FnMut(&Compacted) -> bool> Work<'a, G> {
     }
 }
 
-/// As many as there are cores to compress on.
-fn compressors() -> Vec<Compressor> {
+/// As many as there are cores to compress on, and as half of the memory is enough for.
+fn threads(memory_bytes: usize) -> usize {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let compressors = (0..cores.min(ENCODERS_MAX)).map(|_| Compressor::new(Pace::Thorough));
-    compressors.collect()
+    let enough_for = memory_bytes / 2 / ENCODER_BYTES;
+    cores.min(ENCODERS_MAX).min(enough_for).max(1)
 }
 
 /// Windows of one file after the other, until there are enough of them for a step.

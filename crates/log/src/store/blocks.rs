@@ -12,6 +12,7 @@ use crate::options::Options;
 use crate::statistics::Statistics;
 use crate::store::ahead::Ahead;
 use crate::store::bst::BlockStateTable;
+use crate::store::loan::Lent;
 use crate::store::reserved::Room;
 use crate::store::segments::Segments;
 use crate::store::space::Space;
@@ -58,6 +59,8 @@ pub(crate) struct Store {
     pub(super) failed: Option<String>,
     /// Tells whether free blocks are discarded on the device.
     pub(super) discards: bool,
+    /// Memory that is missing meanwhile.
+    pub(super) lent: Lent,
     /// Warnings that were not taken yet.
     pub(super) warnings: Vec<String>,
     /// Troubles of the device that take nothing away, and were not yet told.
@@ -102,6 +105,7 @@ impl Store {
             room: Room::default(),
             failed: None,
             discards: true,
+            lent: Lent::default(),
             warnings: Vec::new(),
             notes: Vec::new(),
         }

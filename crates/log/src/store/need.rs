@@ -31,7 +31,7 @@ impl Store {
         } else {
             reserved.saturating_sub(30).max(2) * 256
         };
-        room.min(self.options.memory_bytes / 4 / BLOCK_BYTES)
+        room.min(self.memory_bytes() / 4 / BLOCK_BYTES)
     }
 
     /// Blocks that a checkpoint would write.

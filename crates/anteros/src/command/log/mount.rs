@@ -29,6 +29,9 @@ use crate::output;
 /// Interval at which a log is looked after.
 const TEND_EVERY: Duration = Duration::from_secs(1);
 
+/// Most memory for what is read ahead, if nothing is said.
+const PREFETCH_MOST: u64 = 4 << 20;
+
 /// Mount a log
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -57,9 +60,10 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value = "32M", value_parser = parse_size)]
     memory: u64,
 
-    /// Most memory for what is read of compressed executables before anyone asks for it; 0: nothing is (K, M, G)
-    #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = parse_size)]
-    prefetch: u64,
+    /// Most memory for what is read of compressed executables before anyone asks for it; 0: nothing is; without, 4M, or a quarter
+    /// of --memory if that is less (K, M, G)
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    prefetch: Option<u64>,
 
     /// Most bytes that the kernel reads ahead of any file; without, it reads what it likes, but for a page of programs that were
     /// compressed after launches (K, M, G)
@@ -258,6 +262,10 @@ impl Args {
         CommonOptions::of(words.chain(self.read_only.then_some(CommonOption::ReadOnly(true))))
     }
 
+    fn prefetch(&self) -> u64 {
+        self.prefetch.unwrap_or(PREFETCH_MOST.min(self.memory / 4))
+    }
+
     fn log_options(&self, read_only: bool) -> Options {
         Options {
             memory_bytes: usize::try_from(self.memory).unwrap_or(usize::MAX),
@@ -272,7 +280,7 @@ impl Args {
             codec: self.codec,
             background_codec: self.background_codec,
             atomic_writes: !self.no_atomic_writes,
-            prefetch_bytes: usize::try_from(self.prefetch).unwrap_or(usize::MAX),
+            prefetch_bytes: usize::try_from(self.prefetch()).unwrap_or(usize::MAX),
             writes_behind: true,
             evicts_always: self.evicts_always,
             read_only,
@@ -371,7 +379,7 @@ impl Args {
         let session = watch.clone().listen(session);
         log.on_abort(daemon::log::forgetter(session.notifier()).map_err(Failure::os)?);
         // What is recorded is what programs ask for. And what is given must not take the place of what the kernel keeps.
-        if self.prefetch > 0 && self.launches.is_none() && !writes_back {
+        if self.prefetch() > 0 && self.launches.is_none() && !writes_back {
             let notifier = session.notifier();
             let store = move |ino, offset, data: &[u8]| notifier.store(ino, offset, data).is_ok();
             log.prefetch(store).map_err(Failure::os)?;
