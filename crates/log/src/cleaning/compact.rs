@@ -29,6 +29,9 @@ use crate::store::medium::BLOCK;
 /// Logical blocks that are written while others wait: 1 MiB.
 pub(crate) const STEP_BLOCKS: usize = 256;
 
+/// Logical blocks of a window of a program, at most, that will be compressed again if launches read it: 32 KiB.
+const MEDIUM_BLOCKS: usize = 8;
+
 /// Progress of a compaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Compacted {
@@ -289,19 +292,17 @@ impl Cleaning {
         }
     }
 
-    /// Windows of all that is not in `read`, nor compressed in the background before. `is_recorded` says that launches read
-    /// nothing else.
+    /// Windows of all that is not in `read`, nor compressed in the background before, which this share of the launches reads.
     pub(crate) fn rest_windows(
         &mut self,
         ino: u32,
         range: Range<u32>,
         read: &[u32],
-        is_recorded: bool,
+        share: Share,
     ) -> FsResult<Vec<Window>> {
         let share = match self.is_read_sparsely(ino)? {
             true => Share::Sparse,
-            false if is_recorded => Share::Never,
-            false => Share::Unknown,
+            false => share,
         };
         let large = match share {
             Share::Sparse => self.in_large_chunks(ino, &range)?,
@@ -316,11 +317,7 @@ impl Cleaning {
         };
         let left = places.into_iter().filter(is_left).map(|(lblk, _)| lblk);
         let left: Vec<u32> = left.collect();
-        let all = self.store.options().policy.compacts_all();
-        let most = match all && self.is_decoded_in_part(ino, share)? {
-            true => SMALL_BLOCKS,
-            false => CHUNK_BLOCKS_MAX as usize,
-        };
+        let most = self.window_blocks(ino, share)?;
         Ok(windows_of(most, ino, &left, share).collect())
     }
 
@@ -415,20 +412,23 @@ impl Cleaning {
     fn background_codec(&mut self, ino: u32, share: Share) -> FsResult<Codec> {
         let options = self.store.options();
         let (asked, all) = (options.background_codec, options.policy.compacts_all());
-        let is_fast = share.is_read() || self.is_decoded_in_part(ino, share)?;
+        let is_fast = share.is_read() || self.window_blocks(ino, share)? == SMALL_BLOCKS;
         Ok(match is_fast || !all {
             true => asked,
             false => Codec::Zstd,
         })
     }
 
-    /// Tells whether a window is mostly decoded for some of it: that of a file that is read so, or of a program of which
-    /// nobody knows what launches read.
-    fn is_decoded_in_part(&mut self, ino: u32, share: Share) -> FsResult<bool> {
+    /// Logical blocks of a window, at most: fewer where it is mostly decoded for some of it. That is a window of a file that is
+    /// read so, and of a program of which nobody knows what launches read.
+    fn window_blocks(&mut self, ino: u32, share: Share) -> FsResult<usize> {
+        let all = self.store.options().policy.compacts_all();
+        let is_program = self.content_kind(ino)? == ContentKind::Executable;
         Ok(match share {
-            Share::Sparse => true,
-            Share::Unknown => self.content_kind(ino)? == ContentKind::Executable,
-            _ => false,
+            Share::Sparse if all => SMALL_BLOCKS,
+            Share::Unknown if all && is_program => SMALL_BLOCKS,
+            Share::NotYet if all && is_program => MEDIUM_BLOCKS,
+            _ => CHUNK_BLOCKS_MAX as usize,
         })
     }
 

@@ -41,6 +41,8 @@ pub(crate) enum Share {
     Once,
     /// None, of which that is known.
     Never,
+    /// None so far, but the next ones will be known.
+    NotYet,
     /// Nobody knows.
     Unknown,
     /// Nobody knows, but a little of the file is read here and there.

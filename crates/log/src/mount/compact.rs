@@ -192,7 +192,7 @@ impl Log {
             let until = end.min(from + LOOKED_AT);
             let windows = {
                 let mut state = self.lock();
-                state.rest_windows(ino, from..until, read, work.knows(read))?
+                state.rest_windows(ino, from..until, read, work.share_of_rest(read))?
             };
             batch.add(windows);
             work.done.passed += u64::from(until - from);

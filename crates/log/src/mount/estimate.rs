@@ -95,7 +95,7 @@ impl Log {
         for from in (0..end).step_by(LOOKED_AT as usize) {
             let until = end.min(from + LOOKED_AT);
             let mut state = self.lock();
-            let windows = state.rest_windows(ino, from..until, read, work.knows(read))?;
+            let windows = state.rest_windows(ino, from..until, read, work.share_of_rest(read))?;
             batch.add(state.sample(windows, trial)?);
             state.shrink();
             drop(state);

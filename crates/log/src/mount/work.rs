@@ -8,7 +8,7 @@ use anteros_codec::trim_heap;
 use anteros_core::{go_last, processor_time, unpoisoned};
 
 use crate::cleaning::compact::{Compacted, Pressed, STEP_BLOCKS, Taken, Unsettled};
-use crate::cleaning::order::Window;
+use crate::cleaning::order::{Share, Window};
 use crate::compress::chunks::Compressor;
 use crate::compress::codec::Pace;
 use crate::mount::log::Log;
@@ -33,6 +33,8 @@ pub(super) struct Work<'a, G> {
     pub(super) done: Compacted,
     /// Tells whether it is known what launches read of any file, or of the one that is looked at.
     pub(super) is_recorded: bool,
+    /// Tells whether it will be known of the next launches.
+    will_be_recorded: bool,
     /// A file that was begun, and its logical block behind the last one that was looked at.
     pub(super) reached: Option<(Unsettled, u32)>,
     goes_on: G,
@@ -54,15 +56,20 @@ impl<'a, G: FnMut(&Compacted) -> bool> Work<'a, G> {
             _loan: loan,
             done: Compacted::default(),
             is_recorded: false,
+            will_be_recorded: log.launches.get().is_some(),
             reached: None,
             goes_on,
             interrupted,
         }
     }
 
-    /// Tells whether it is known what launches read of a file, of which they read these logical blocks.
-    pub(super) fn knows(&self, read: &[u32]) -> bool {
-        self.is_recorded || !read.is_empty()
+    /// The share of the launches that reads the rest of a file, of which these logical blocks are known to be read.
+    pub(super) fn share_of_rest(&self, read: &[u32]) -> Share {
+        match self.is_recorded || !read.is_empty() {
+            true => Share::Never,
+            false if self.will_be_recorded => Share::NotYet,
+            false => Share::Unknown,
+        }
     }
 
     pub(super) fn goes_on(&mut self) -> bool {
