@@ -1,10 +1,12 @@
-//! Free segments that are needed: for what is dirty, for one operation more, and for cleaning itself.
+//! Free segments that are needed, for what is dirty, for one operation more, and for cleaning itself; and the memory that
+//! there is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::layout::{BLOCK_BYTES, SEGMENT_CONTENT};
 use crate::store::blocks::Store;
+use crate::store::loan::Loan;
 
 /// Blocks that one operation writes at most, and the content of a request.
 pub(crate) const MARGIN: usize = 64 + 256;
@@ -20,6 +22,17 @@ impl Store {
     /// Segments beyond what is needed, in which cleaning begins.
     pub(crate) fn spare(&self) -> u32 {
         if self.segments.are_few() { 1 } else { 3 }
+    }
+
+    /// Lends memory to somebody who gives it back by dropping the loan.
+    pub(crate) fn lend(&self, bytes: usize) -> Loan {
+        self.lent.lend(bytes)
+    }
+
+    /// Bytes of memory that are left: half of all at least, whatever is lent.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let all = self.options.memory_bytes;
+        all - self.lent.bytes().min(all / 2)
     }
 
     /// Dirty blocks above which they are written, of content and of nodes each: what memory allows, and what
