@@ -79,12 +79,47 @@ fn small_files_share_blocks() {
     assert_sound(device);
 }
 
+/// By the paper's rules, the inode of a rollback journal alone lies in a slot.
+#[test]
+fn inodes_of_rollback_journals_share_blocks_by_the_papers_rules() {
+    let device = device(64 * MIB);
+    let tree = open_with(device.clone(), with(Policy::Paper));
+    let databases: Vec<String> = (0..20).map(|n| format!("{n}.db")).collect();
+    for name in &databases {
+        tree.put(name, &content(30)).unwrap();
+        tree.put(&format!("{name}-journal"), &content(30)).unwrap();
+        tree.put(&format!("{name}-wal"), &content(30)).unwrap();
+    }
+    tree.0.checkpoint().unwrap();
+    let before = tree.0.condition().statistics.blocks(Cause::Node);
+    for name in &databases {
+        tree.write(&format!("{name}-journal"), 0, b"T").unwrap();
+    }
+    tree.0.checkpoint().unwrap();
+    let written = tree.0.condition().statistics.blocks(Cause::Node) - before;
+    assert!(written <= 2, "{written} blocks for 20 inodes");
+    tree.rename("0.db-journal", "notes", 0).unwrap();
+    tree.0.close().unwrap();
+    drop(tree);
+    let tree = open_to_read(device.clone());
+    let is_in_slot = |name: &str| {
+        let ino = tree.ino(name).unwrap().0 as u32;
+        Surgeon::new(device.clone()).slot(ino).is_some()
+    };
+    for name in &databases[1..] {
+        let found = ["", "-journal", "-wal"].map(|ending| is_in_slot(&format!("{name}{ending}")));
+        assert_eq!(found, [false, true, false], "{name}");
+    }
+    assert!(!is_in_slot("notes"));
+    assert_sound(device);
+}
+
 /// The other policies are there to be compared with what others do.
 #[test]
 fn a_log_says_that_it_has_them_before_it_has() {
     let device = device(64 * MIB);
     let features = || Surgeon::new(device.clone()).superblock.incompat;
-    for policy in [Policy::None, Policy::Comp, Policy::Paper] {
+    for policy in [Policy::None, Policy::Comp, Policy::FpcN] {
         let options = Options {
             policy,
             ..options()

@@ -20,7 +20,7 @@ use crate::files::content::blocks;
 use crate::files::read::Plan;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::pointer::Pointer;
-use crate::layout::{BLOCK_BYTES, Block, ROOT, SEGMENT_CONTENT};
+use crate::layout::{BLOCK_BYTES, Block, SEGMENT_CONTENT};
 use crate::nodes::place::NodePlace;
 use crate::packing::pack::Packing;
 use crate::statistics::Cause;
@@ -241,8 +241,7 @@ impl Cleaning {
 
     /// Tells whether an inode has a block for itself and need not have.
     pub(crate) fn is_to_be_packed(&mut self, ino: u32) -> FsResult<bool> {
-        let may_be = ino != ROOT && self.packs_inodes();
-        Ok(may_be && matches!(self.place_of(ino)?, NodePlace::Block(_)))
+        Ok(self.may_share_block(ino)? && matches!(self.place_of(ino)?, NodePlace::Block(_)))
     }
 
     /// Finds out what kind of file the name says that it is, if that was forgotten.

@@ -91,7 +91,7 @@ impl Cleaning {
     fn write_again(&mut self, nid: u32, packing: &mut Packing) -> FsResult<()> {
         let place = self.place_of(nid)?;
         let is_inode = self.nodes.entry(nid)?.ino == nid && place != NodePlace::None;
-        if is_inode && self.packs_inodes() && self.pack_inode(nid, packing)? {
+        if is_inode && self.pack_inode(nid, packing)? {
             return Ok(());
         }
         match place {

@@ -56,9 +56,19 @@ impl Policy {
         }
     }
 
-    /// Returns whether inodes lie in slots of packed blocks.
-    pub(crate) fn packs_inodes(self) -> bool {
-        matches!(self, Self::Record | Self::Force)
+    /// Returns whether the inodes of files of this kind lie in slots of packed blocks. FPC compresses the node of a
+    /// rollback journal alone (3.2.3).
+    pub(crate) fn packs_inodes(self, kind: ContentKind) -> bool {
+        match self {
+            Self::None | Self::Comp | Self::FpcN => false,
+            Self::Paper => kind == ContentKind::RollbackJournal,
+            Self::Record | Self::Force => true,
+        }
+    }
+
+    /// Returns whether those of any kind do.
+    pub(crate) fn packs_some_inodes(self) -> bool {
+        self.packs_inodes(ContentKind::RollbackJournal)
     }
 
     /// Returns how a file of this kind is compressed, if it is.

@@ -151,7 +151,7 @@ fn admit_features(state: &mut Durable) -> Result<(), LogError> {
     let store = &mut state.store;
     let wanted = match store.options().policy {
         Policy::None => INCOMPAT_CHECKSUMS,
-        policy if policy.packs_inodes() => {
+        policy if policy.packs_some_inodes() => {
             INCOMPAT_CHECKSUMS | INCOMPAT_PACKED | INCOMPAT_PACKED_INODES
         }
         _ => INCOMPAT_CHECKSUMS | INCOMPAT_PACKED,

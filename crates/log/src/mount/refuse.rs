@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 
 use anteros_core::{FsError, FsResult};
 
+use crate::compress::kind::ContentKind;
 use crate::compress::policy::Policy;
 use crate::mount::log::Log;
 use crate::mount::state::State;
@@ -75,7 +76,7 @@ impl State {
             Policy::None => 0,
             _ => self.store.dirty_pages(),
         };
-        let inodes = match self.packs_inodes() {
+        let inodes = match self.packs_inodes(ContentKind::Other) {
             true => self.store.dirty_inodes().load(Ordering::Relaxed),
             false => 0,
         };

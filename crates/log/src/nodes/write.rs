@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use anteros_core::{FileKind, FsResult};
 
+use crate::compress::kind::ContentKind;
 use crate::layout::Block;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::node::{NodeHeader, NodeKind};
@@ -92,9 +93,11 @@ impl Nodes {
         Ok(())
     }
 
-    /// Returns whether inodes are written to slots of packed blocks: the superblock has to say that they may be.
-    pub(crate) fn packs_inodes(&self) -> bool {
-        self.store.options().policy.packs_inodes() && self.store.superblock().has_packed_inodes()
+    /// Returns whether inodes of files of this kind are written to slots of packed blocks: the superblock has to say that
+    /// they may be.
+    pub(crate) fn packs_inodes(&self, kind: ContentKind) -> bool {
+        let policy = self.store.options().policy;
+        policy.packs_inodes(kind) && self.store.superblock().has_packed_inodes()
     }
 
     /// The inodes that have to be written.

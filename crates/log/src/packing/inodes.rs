@@ -18,11 +18,9 @@ const INODE_MAX: usize = BLOCK_BYTES / 4 * 3;
 const ATTRIBUTES_MAX: usize = 256;
 
 impl Packer {
-    /// Writes the inodes that are dirty to packed blocks, but for those that shrink too little: these stay dirty.
+    /// Writes the inodes that are dirty and may share blocks to packed ones, but for those that shrink too little. The
+    /// others stay dirty.
     pub(crate) fn pack_inodes(&mut self) -> FsResult<()> {
-        if !self.packs_inodes() {
-            return Ok(());
-        }
         let mut packing = Packing::apart(HeadKind::Moved);
         let inos = self.inodes_to_write();
         let mut inos = inos.into_iter();
@@ -31,10 +29,16 @@ impl Packer {
         packed
     }
 
-    /// Writes an inode to the next slot. Says whether it shrinks enough for that. The root has a block for itself: no other
-    /// one that is damaged takes it along.
+    /// Returns whether an inode is written to a slot, if it shrinks. The root has a block for itself: no other one that is
+    /// damaged takes it along.
+    pub(crate) fn may_share_block(&mut self, ino: u32) -> FsResult<bool> {
+        let kind = self.known_kind(ino)?;
+        Ok(ino != ROOT && self.packs_inodes(kind))
+    }
+
+    /// Writes an inode to the next slot. Says whether it may lie there, and shrinks enough for that.
     pub(crate) fn pack_inode(&mut self, ino: u32, packing: &mut Packing) -> FsResult<bool> {
-        if ino == ROOT {
+        if !self.may_share_block(ino)? {
             return Ok(false);
         }
         let version = self.store.version() + 1;
