@@ -50,9 +50,14 @@ impl Dice {
 
 /// Text that shrinks to a third, about; or what does not shrink.
 fn content(dice: &mut Dice, len: usize) -> Vec<u8> {
-    if dice.below(5) == 0 {
-        return bytes(dice.below(1 << 30), len);
+    match dice.below(5) {
+        0 => bytes(dice.below(1 << 30), len),
+        _ => text(dice, len),
     }
+}
+
+/// Text that shrinks to a third, about.
+fn text(dice: &mut Dice, len: usize) -> Vec<u8> {
     let mut text = Vec::with_capacity(len + 40);
     while text.len() < len {
         let row = format!(
@@ -209,6 +214,60 @@ fn chunks(device: &Arc<MemoryDevice>) -> Vec<(u64, Slot)> {
     slots
         .filter(|(_, slot)| slot.kind == SlotKind::Data && !slot.continued)
         .collect()
+}
+
+/// The slots with data of all packed blocks there are, valid or not.
+fn all_slots(device: &Arc<MemoryDevice>) -> Vec<Slot> {
+    let bytes = device.to_vec();
+    let blocks = bytes.chunks_exact(4096).map(|block| {
+        let block: &Block = block.try_into().unwrap();
+        packed::parse(block).map_or_else(|_| Vec::new(), |(_, slots)| slots)
+    });
+    let slots = blocks.flatten();
+    slots.filter(|slot| slot.kind == SlotKind::Data).collect()
+}
+
+/// A chunk of a journal has as many pages as a write, so it lies in many blocks, but never in two segments: at the end of
+/// one the pages are compressed in smaller pieces.
+#[test]
+fn long_chunks_of_groups_are_there_after_a_crash() {
+    const JOURNALS: usize = 100;
+    // How many blocks one takes depends on the codec.
+    let options = with_codec(Policy::Record, Codec::Lz4);
+    let device = device(64 * MIB);
+    let tree = mounted_with(&device, &options);
+    let mut dice = Dice(7);
+    let data: Vec<Vec<u8>> = (0..JOURNALS).map(|_| text(&mut dice, 32 * 4096)).collect();
+    for (n, data) in data.iter().enumerate() {
+        let name = format!("{n}.db-journal");
+        tree.put(&name, data).unwrap();
+        tree.fsync(&name).unwrap();
+    }
+    let crashed = Arc::new(MemoryDevice::new(device.to_vec()));
+    let slots = all_slots(&crashed);
+    let begun = slots.iter().filter(|slot| !slot.continued).count();
+    let middles = slots.iter().filter(|slot| slot.continued && slot.continues);
+    assert!(middles.count() > 4 * JOURNALS, "chunks of many blocks");
+    assert!(begun > JOURNALS, "smaller pieces at the end of a segment");
+    let tree = mounted_with(&crashed, &options);
+    for (n, data) in data.iter().enumerate() {
+        let found = tree.read(&format!("{n}.db-journal")).unwrap();
+        assert!(found == *data, "{n}");
+    }
+    tree.0.close().unwrap();
+    assert_sound(&crashed, Policy::Record, 0);
+}
+
+/// By the paper's rules, nothing but an executable lies in more blocks than one.
+#[test]
+fn chunks_of_groups_lie_in_one_block_by_the_papers_rules() {
+    let device = device(64 * MIB);
+    let tree = mounted(&device, Policy::Paper);
+    let data = text(&mut Dice(7), 32 * 4096);
+    tree.put("a.db-journal", &data).unwrap();
+    tree.fsync("a.db-journal").unwrap();
+    let slots = all_slots(&device);
+    assert!(slots.len() > 4 && slots.iter().all(|slot| !slot.continues));
 }
 
 /// Tests that what was written with one codec is read, moved and written over by a mount with another.

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use anteros_core::{Caller, Device, MemoryDevice, Writable, WritableDevice};
 use anteros_log::layout::Superblock;
-use anteros_log::layout::superblock::{INCOMPAT_PACKED, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
+use anteros_log::layout::superblock::{
+    INCOMPAT_LONG_CHUNKS, INCOMPAT_PACKED, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET,
+};
 use anteros_log::{Log, Options, Policy, Shape, mkfs, repair_going_back};
 use anteros_tests::crash::{Operation, Recorder};
 use anteros_tests::faulty::{Call, Faulty, When};
@@ -234,6 +236,19 @@ fn the_superblock_says_that_content_may_be_compressed() {
     };
     drop(Log::open(device.clone(), options).unwrap());
     assert_eq!(is_said(), [true; 2]);
+}
+
+/// Who replays groups must know that their chunks may lie in many blocks.
+#[test]
+fn the_superblock_says_that_chunks_of_groups_may_be_long() {
+    let device = device(32 * MIB);
+    for (policy, is_said) in [(Policy::Paper, false), (Policy::Record, true)] {
+        drop(open_with(device.clone(), with(policy)));
+        for copy in superblocks(&*device) {
+            let incompat = copy.unwrap().incompat;
+            assert_eq!(incompat & INCOMPAT_LONG_CHUNKS != 0, is_said, "{policy:?}");
+        }
+    }
 }
 
 /// One copy may be the new one, and the log would not be what it says.

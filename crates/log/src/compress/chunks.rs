@@ -48,6 +48,12 @@ impl Chunk {
         }
     }
 
+    /// Returns those of some pages, by rising number, that it holds.
+    pub(crate) fn pages_of<'a, T>(&self, pages: &'a [(u32, T)]) -> &'a [(u32, T)] {
+        let first = pages.partition_point(|(lblk, _)| *lblk < self.lblk);
+        &pages[first..first + usize::from(self.blocks)]
+    }
+
     /// Returns where its pages are, if it begins there.
     pub(crate) fn pointers(&self, at: Slotted) -> Vec<Pointer> {
         let pages = 0..self.blocks;

@@ -66,11 +66,6 @@ impl Policy {
         }
     }
 
-    /// Returns whether those of any kind do.
-    pub(crate) fn packs_some_inodes(self) -> bool {
-        self.packs_inodes(ContentKind::RollbackJournal)
-    }
-
     /// Returns how a file of this kind is compressed, if it is.
     pub(crate) fn rules(self, kind: ContentKind) -> Option<Rules> {
         let is_journal = kind.is_journal();

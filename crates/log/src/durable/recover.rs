@@ -14,7 +14,9 @@ use crate::durable::recover::roll_forward::RollForward;
 use crate::durable::recover::state::state_of;
 use crate::error::LogError;
 use crate::layout::Corrupt;
-use crate::layout::superblock::{INCOMPAT_CHECKSUMS, INCOMPAT_PACKED, INCOMPAT_PACKED_INODES};
+use crate::layout::superblock::{
+    INCOMPAT_CHECKSUMS, INCOMPAT_LONG_CHUNKS, INCOMPAT_PACKED, INCOMPAT_PACKED_INODES,
+};
 use crate::layout::table::SitEntry;
 use crate::options::Options;
 use crate::store::packs::{newest_checkpoint, segment_table};
@@ -151,10 +153,11 @@ fn admit_features(state: &mut Durable) -> Result<(), LogError> {
     let store = &mut state.store;
     let wanted = match store.options().policy {
         Policy::None => INCOMPAT_CHECKSUMS,
-        policy if policy.packs_some_inodes() => {
-            INCOMPAT_CHECKSUMS | INCOMPAT_PACKED | INCOMPAT_PACKED_INODES
+        Policy::Comp | Policy::FpcN => INCOMPAT_CHECKSUMS | INCOMPAT_PACKED,
+        Policy::Paper => INCOMPAT_CHECKSUMS | INCOMPAT_PACKED | INCOMPAT_PACKED_INODES,
+        Policy::Record | Policy::Force => {
+            INCOMPAT_CHECKSUMS | INCOMPAT_PACKED | INCOMPAT_PACKED_INODES | INCOMPAT_LONG_CHUNKS
         }
-        _ => INCOMPAT_CHECKSUMS | INCOMPAT_PACKED,
     };
     match store.superblock().incompat & wanted == wanted {
         true => Ok(()),

@@ -57,11 +57,14 @@ pub const INCOMPAT_LARGE_XATTRS: u64 = 4;
 pub const INCOMPAT_CHECKSUMS: u64 = 8;
 /// Inodes may lie in slots of packed blocks.
 pub const INCOMPAT_PACKED_INODES: u64 = 16;
+/// A chunk of a group may lie in more than two blocks.
+pub const INCOMPAT_LONG_CHUNKS: u64 = 32;
 const INCOMPAT_KNOWN: u64 = INCOMPAT_PACKED
     | INCOMPAT_THREADED
     | INCOMPAT_LARGE_XATTRS
     | INCOMPAT_CHECKSUMS
-    | INCOMPAT_PACKED_INODES;
+    | INCOMPAT_PACKED_INODES
+    | INCOMPAT_LONG_CHUNKS;
 /// The log may keep a record of its own, in an inode without a name.
 pub const RO_COMPAT_OWN_RECORD: u64 = 1;
 const RO_COMPAT_KNOWN: u64 = RO_COMPAT_OWN_RECORD;
@@ -346,6 +349,11 @@ impl Superblock {
     /// Tells whether inodes may lie in slots of packed blocks.
     pub(crate) fn has_packed_inodes(&self) -> bool {
         self.incompat & INCOMPAT_PACKED_INODES != 0
+    }
+
+    /// Tells whether a chunk of a group may lie in more than two blocks.
+    pub(crate) fn has_long_chunks(&self) -> bool {
+        self.incompat & INCOMPAT_LONG_CHUNKS != 0
     }
 
     /// Tells whether the extended attributes of an inode may lie in several nodes.

@@ -1,5 +1,6 @@
 //! Chunks into packed blocks, wherever they come from (FPC, 3.2.1), and out of them again.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,8 +16,8 @@ use crate::layout::{Block, SEGMENT_CONTENT, crc};
 use crate::packing::Packer;
 use crate::statistics::{Cause, Class, Packed};
 
-/// The most bytes of a chunk of a group: so many find room in a block, or in the rest of one and the next.
-const CHUNK_MAX: usize = packed::ROOM_MAX;
+/// The most bytes of a chunk that finds room in a block, or in the rest of one and the next.
+const SHORT_MAX: usize = packed::ROOM_MAX;
 
 /// Less than this is not worth beginning a chunk in.
 const PIECE_MIN: usize = 64;
@@ -133,14 +134,21 @@ impl Packer {
             .collect();
         let codec = self.store.options().codec;
         let begun = Instant::now();
-        let chunks = self
-            .compressor
-            .compress(ino, &pages, rules, codec, CHUNK_MAX);
+        let room = self.chunk_room(rules);
+        let mut chunks = VecDeque::from(self.compressor.compress(ino, &pages, rules, codec, room));
         let compressing = begun.elapsed();
         let mut packed = Vec::with_capacity(chunks.len());
-        for chunk in &chunks {
-            let at = self.pack(packing, chunk, rules)?;
-            self.point(packing, chunk, at)?;
+        while let Some(chunk) = chunks.pop_front() {
+            if !self.stays_in_segment(packing, &chunk) {
+                // Once at the end of each segment.
+                let pages = chunk.pages_of(&pages);
+                let compressor = &mut self.compressor;
+                let shorter = compressor.compress(ino, pages, rules, codec, SHORT_MAX);
+                chunks = shorter.into_iter().chain(chunks).collect();
+                continue;
+            }
+            let at = self.pack(packing, &chunk, rules)?;
+            self.point(packing, &chunk, at)?;
             packed.push(Packed {
                 pages: chunk.blocks.into(),
                 bytes: chunk.bytes.len() as u64,
@@ -154,6 +162,22 @@ impl Packer {
             packing.mixed &= rules.mixed;
         }
         Ok(())
+    }
+
+    /// Returns how many bytes a chunk may have.
+    fn chunk_room(&self, rules: &Rules) -> usize {
+        match rules.straddles && self.store.superblock().has_long_chunks() {
+            true => CHUNK_BYTES_MAX,
+            false => SHORT_MAX,
+        }
+    }
+
+    /// Returns whether a chunk finds room in the segment that is filled, or in a new one. The log of groups is followed
+    /// block by block, so its segments are filled to their ends.
+    fn stays_in_segment(&self, packing: &Packing, chunk: &Chunk) -> bool {
+        let left = self.store.segments().left(packing.head);
+        let blocks = chunk.bytes.len().div_ceil(packed::ROOM_MAX);
+        !packing.is_of_group() || left == 0 || blocks <= left
     }
 
     /// The pages of a chunk that was packed are where it is now.

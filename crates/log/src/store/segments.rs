@@ -252,7 +252,7 @@ impl Segments {
     }
 
     /// Number of blocks that a head hands out before it needs another segment.
-    pub(super) fn left(&self, kind: HeadKind) -> usize {
+    pub(crate) fn left(&self, kind: HeadKind) -> usize {
         let head = &self.heads[self.share(kind)];
         let next = head.as_ref().map_or(0, |head| head.next.into());
         (SEGMENT_CONTENT - next) as usize

@@ -19,8 +19,8 @@ pub(crate) struct Group {
     /// All groups below were on the device when this one was written.
     pub(crate) durable: u64,
     pub(crate) stream: Vec<u8>,
-    /// The slots that hold data, with the blocks that they lie in.
-    pub(crate) data: Vec<(u64, u8, Slot)>,
+    /// The chunks that it brings.
+    pub(super) data: Vec<Begun>,
     /// Place at which the packed log continues.
     pub(super) end: Place,
 }
@@ -78,7 +78,7 @@ impl Chain {
             }
             // Some errors pass.
             let read = read_packed(device, block).or_else(|_| read_packed(device, block));
-            let (header, stream, data) = match read {
+            let (header, stream, data, goes_on) = match read {
                 Ok(Ok(found)) => found,
                 Ok(Err(_)) => break,
                 // As if it had never been written, unless something follows that came later.
@@ -117,6 +117,9 @@ impl Chain {
                 end: place,
             });
             group.stream.extend_from_slice(&stream);
+            if let Some(last) = group.data.last_mut().filter(|_| goes_on) {
+                last.behind = last.behind.saturating_add(1);
+            }
             group.data.extend(data);
             place.index += 1;
             group.end = place;
@@ -130,8 +133,18 @@ impl Chain {
     }
 }
 
-/// Records of a packed block of a group, and the slots whose data begins there.
-type Packed = (PackedHeader, Vec<u8>, Vec<(u64, u8, Slot)>);
+/// A chunk of a group.
+pub(super) struct Begun {
+    /// The block and the slot in which it begins.
+    pub(super) block: u64,
+    pub(super) number: u8,
+    pub(super) slot: Slot,
+    /// Blocks behind that one in which it goes on.
+    pub(super) behind: u8,
+}
+
+/// Records of a packed block of a group, the chunks that begin there, and whether the last one before goes on there.
+type Packed = (PackedHeader, Vec<u8>, Vec<Begun>, bool);
 
 /// A packed block, if it is one.
 fn read_packed(
@@ -148,11 +161,14 @@ fn read_packed(
                 .unwrap_or_default()
         });
         let data = (0..).zip(&slots).filter(|(_, slot)| is_data(slot));
-        (
-            header,
-            stream.copied().collect(),
-            data.map(|(number, slot)| (block, number, *slot)).collect(),
-        )
+        let begun = data.map(|(number, &slot)| Begun {
+            block,
+            number,
+            slot,
+            behind: 0,
+        });
+        let goes_on = slots.first().is_some_and(|slot| slot.continued);
+        (header, stream.copied().collect(), begun.collect(), goes_on)
     }))
 }
 

@@ -10,8 +10,7 @@ use anteros_core::{FileKind, FsError, FsResult};
 
 use crate::compress::chunks::CHUNK_BLOCKS_MAX;
 use crate::durable::Durable;
-use crate::durable::recover::chain::Chain;
-use crate::durable::recover::chain::Group;
+use crate::durable::recover::chain::{Begun, Chain, Group};
 use crate::durable::recover::state::Recovery;
 use crate::error::LogError;
 use crate::files::Files;
@@ -20,7 +19,6 @@ use crate::files::xattr::Gathered;
 use crate::layout::checkpoint::{Checkpoint, HeadKind};
 use crate::layout::checksum::Checksum;
 use crate::layout::node::{Attributes, FILE_BLOCKS, INLINE_BYTES, Inode};
-use crate::layout::packed::Slot;
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::record::{MapChecksums, Record, records};
 use crate::layout::summary::Owner;
@@ -160,8 +158,8 @@ impl RollForward {
             }
         }
         self.xattrs.check_end()?;
-        for (block, number, slot) in &group.data {
-            self.map_slot(state, *block, *number, slot)?;
+        for chunk in &group.data {
+            self.map_chunk(state, chunk)?;
         }
         Ok(())
     }
@@ -175,19 +173,14 @@ impl RollForward {
     }
 
     /// Content that lies beside the records of a group.
-    fn map_slot(
-        &mut self,
-        state: &mut Durable,
-        block: u64,
-        number: u8,
-        slot: &Slot,
-    ) -> FsResult<()> {
+    fn map_chunk(&mut self, state: &mut Durable, chunk: &Begun) -> FsResult<()> {
         let first = Pointer::Packed(Slotted {
-            block,
-            slot: number,
+            block: chunk.block,
+            slot: chunk.number,
             sequence: 0,
-            behind: slot.continues.into(),
+            behind: chunk.behind,
         });
+        let slot = &chunk.slot;
         self.map(
             state,
             (slot.ino, slot.lblk, slot.blocks.into()),

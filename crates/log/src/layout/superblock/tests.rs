@@ -157,7 +157,7 @@ fn broken_rules_are_named() {
     let broken: [Broken<RawSuperblock>; 20] = [
         ("no log", |raw| raw.magic[0] = 0),
         ("256 bytes", |raw| raw.bytes = 255.into()),
-        ("incompatible features 0x20", |raw| raw.incompat = 32.into()),
+        ("incompatible features 0x40", |raw| raw.incompat = 64.into()),
         ("blocks of 2^13", |raw| raw.block_bits = 13),
         ("segments of 2^8", |raw| raw.segment_bits = 8),
         ("not UTF-8", |raw| raw.label[0] = 0xff),
@@ -292,10 +292,10 @@ fn the_newer_copy_counts_if_it_is_whole() {
     );
     let unknown = forged(|raw| {
         raw.generation = 3.into();
-        raw.incompat = 32.into();
+        raw.incompat = 64.into();
     });
     let fault = Superblock::choose(&old_bytes, &unknown).unwrap_err();
-    assert_eq!(fault, Unsupported::Incompat(32).into());
+    assert_eq!(fault, Unsupported::Incompat(64).into());
 }
 
 #[test]
