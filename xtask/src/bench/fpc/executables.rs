@@ -186,7 +186,11 @@ fn wanted(
     blocks.sum()
 }
 
-fn number(told: &Value, key: &str) -> Outcome<f64> {
+/// A figure of an answer in JSON.
+///
+/// # Errors
+/// When it is not there.
+pub(super) fn number(told: &Value, key: &str) -> Outcome<f64> {
     Ok(told[key]
         .as_f64()
         .ok_or_else(|| format!("{key} is not told"))?)

@@ -16,6 +16,7 @@ mod packing;
 mod portrait;
 mod programs;
 mod remembered;
+mod sampling;
 mod steady;
 mod traces;
 mod trees;
@@ -49,10 +50,11 @@ const COMPRESSING: [(&str, &std::ffi::CStr); 4] = [
     ),
 ];
 
-const PARTS: [Part; 12] = [
+const PARTS: [Part; 13] = [
     ("workloads", workloads::workloads),
     ("traces", traces::traces),
     ("packing", packing::packing),
+    ("sampling", sampling::sampling),
     ("compressibility", compressibility::compressibility),
     ("steady", steady::steady),
     ("executables", executables::executables),

@@ -1,12 +1,14 @@
 //! Part `packing`: how many blocks compressed pages lie in, to those that could hold them (CAR, figure 1b of the paper), with each
 //! policy that compresses. `comp` lets only neighbours share a block, which the paper calls sequential.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use super::workloads::applications;
 use crate::bench::log::harness::Bench;
 use crate::bench::log::system::System;
-use crate::bench::log::traces::{DEVICE_BYTES, redo};
+use crate::bench::log::traces::{DEVICE_BYTES, Recorded, redo};
 use crate::bench::report::Unit;
 use crate::bench::write::native::Memory;
 use crate::outcome::Outcome;
@@ -15,7 +17,7 @@ use crate::outcome::Outcome;
 pub(super) const AMPLIFIED: &str = "packing: blocks for each that would do";
 
 /// States what SQLite writes.
-const CLASSES: [&str; 2] = ["database", "journal"];
+pub(super) const CLASSES: [&str; 2] = ["database", "journal"];
 
 /// Runs the part.
 ///
@@ -32,14 +34,28 @@ pub(super) fn packing(bench: &mut Bench) -> Outcome {
             continue;
         }
         bench.contest(recorded.name, &metrics, &systems, |bench, system| {
-            let turn = bench.turn(system, &memory.file)?;
-            redo(&recorded, turn.directory()?)?;
-            let told = system.statistics(turn.directory()?)?;
-            turn.end()?;
-            Ok(vec![amplification(&told["log_classes"])?])
+            let classes = counted(bench, system, &memory.file, &recorded)?;
+            Ok(vec![amplification(&classes)?])
         });
     }
     Ok(())
+}
+
+/// Does again what was recorded, on a new log, and returns what it has counted of each class.
+///
+/// # Errors
+/// When something of it cannot be done.
+pub(super) fn counted(
+    bench: &Bench,
+    system: &System,
+    device: &Path,
+    recorded: &Recorded,
+) -> Outcome<Value> {
+    let turn = bench.turn(system, device)?;
+    redo(recorded, turn.directory()?)?;
+    let mut told = system.statistics(turn.directory()?)?;
+    turn.end()?;
+    Ok(told["log_classes"].take())
 }
 
 /// That of all classes that SQLite writes.
