@@ -167,7 +167,8 @@ fn read_packed(
             slot,
             behind: 0,
         });
-        let goes_on = slots.first().is_some_and(|slot| slot.continued);
+        let first = slots.first();
+        let goes_on = first.is_some_and(|slot| slot.kind == SlotKind::Data && slot.continued);
         (header, stream.copied().collect(), begun.collect(), goes_on)
     }))
 }
