@@ -29,9 +29,6 @@ use crate::store::medium::BLOCK;
 /// Logical blocks that are written while others wait: 1 MiB.
 pub(crate) const STEP_BLOCKS: usize = 256;
 
-/// Logical blocks of a window of a program, at most, that will be compressed again if launches read it: 32 KiB.
-const MEDIUM_BLOCKS: usize = 8;
-
 /// Progress of a compaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Compacted {
@@ -316,7 +313,11 @@ impl Cleaning {
         };
         let left = places.into_iter().filter(is_left).map(|(lblk, _)| lblk);
         let left: Vec<u32> = left.collect();
-        let most = self.window_blocks(ino, share)?;
+        let all = self.store.options().policy.compacts_all();
+        let most = match all && self.is_decoded_in_part(ino, share)? {
+            true => SMALL_BLOCKS,
+            false => CHUNK_BLOCKS_MAX as usize,
+        };
         Ok(windows_of(most, ino, &left, share).collect())
     }
 
@@ -411,23 +412,20 @@ impl Cleaning {
     fn background_codec(&mut self, ino: u32, share: Share) -> FsResult<Codec> {
         let options = self.store.options();
         let (asked, all) = (options.background_codec, options.policy.compacts_all());
-        let is_fast = share.is_read() || self.window_blocks(ino, share)? == SMALL_BLOCKS;
-        Ok(match is_fast || !all {
+        let is_fast = share != Share::NotYet && self.is_decoded_in_part(ino, share)?;
+        Ok(match share.is_read() || is_fast || !all {
             true => asked,
             false => Codec::Zstd,
         })
     }
 
-    /// Logical blocks of a window, at most: fewer where it is mostly decoded for some of it. That is a window of a file that is
-    /// read so, and of a program of which nobody knows what launches read.
-    fn window_blocks(&mut self, ino: u32, share: Share) -> FsResult<usize> {
-        let all = self.store.options().policy.compacts_all();
-        let is_program = self.content_kind(ino)? == ContentKind::Executable;
+    /// Tells whether a window is mostly decoded for some of it: that of a file that is read so, or of a program of which
+    /// nobody knows what launches read.
+    fn is_decoded_in_part(&mut self, ino: u32, share: Share) -> FsResult<bool> {
         Ok(match share {
-            Share::Sparse if all => SMALL_BLOCKS,
-            Share::Unknown if all && is_program => SMALL_BLOCKS,
-            Share::NotYet if all && is_program => MEDIUM_BLOCKS,
-            _ => CHUNK_BLOCKS_MAX as usize,
+            Share::Sparse => true,
+            Share::NotYet | Share::Unknown => self.content_kind(ino)? == ContentKind::Executable,
+            _ => false,
         })
     }
 
