@@ -933,6 +933,18 @@ fn what_leads_to_the_content_of_a_launch_lies_with_its_inode() {
     }
 }
 
+/// So many files that shrink, all of them on the device.
+fn small_files(tree: &Tree, count: usize) -> Vec<Ino> {
+    let made = (0..count).map(|n| {
+        let name = n.to_string();
+        tree.put(&name, &[b'a'; 5000]).unwrap();
+        tree.ino(&name).unwrap()
+    });
+    let inos = made.collect();
+    tree.0.checkpoint().unwrap();
+    inos
+}
+
 /// Encoders take memory that inodes and nodes had.
 #[test]
 fn caches_make_room_for_encoders() {
@@ -942,14 +954,7 @@ fn caches_make_room_for_encoders() {
         ..with(Policy::Record)
     };
     let tree = open_with(device, options);
-    let inos: Vec<_> = (0..4000)
-        .map(|n| {
-            let name = n.to_string();
-            tree.put(&name, &[b'a'; 5000]).unwrap();
-            tree.ino(&name).unwrap()
-        })
-        .collect();
-    tree.0.checkpoint().unwrap();
+    let inos = small_files(&tree, 4000);
     let held = || tree.0.condition().memory_bytes >> 20;
     assert!(held() >= 4, "{} MiB", held());
     let mut most = 0;
@@ -960,4 +965,22 @@ fn caches_make_room_for_encoders() {
     let done = tree.0.compact(&inos, |_| None, goes_on).unwrap();
     assert_eq!(done.files, 4000);
     assert!((1..4).contains(&most), "{most} MiB");
+}
+
+/// A file of which nothing is left to do takes no memory from then on.
+#[test]
+fn settled_files_do_not_stay_in_memory() {
+    let options = Options {
+        memory_bytes: 2 << 20,
+        ..with(Policy::Record)
+    };
+    let tree = open_with(device(256 * MIB), options);
+    let inos = small_files(&tree, 3000);
+    let held = || tree.0.condition().memory_bytes;
+    let compact = || tree.0.compact(&inos, |_| None, |_| true).unwrap().seen;
+    assert!(compact() > 0);
+    assert_eq!(compact(), 0);
+    assert!(held() < 3 << 20, "{}", held());
+    tree.0.estimate(&inos, |_| None, 1, |_| true).unwrap();
+    assert!(held() < 3 << 20, "{}", held());
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use anteros_core::{FsError, FsResult, Ino, unpoisoned};
 
-use crate::cleaning::compact::{Compacted, STEP_BLOCKS, Suits, Taken};
+use crate::cleaning::compact::{Compacted, STEP_BLOCKS, Suits, Taken, Unsettled};
 use crate::cleaning::launches::FileReads;
 use crate::cleaning::order::{Share, Stop, Turn, Window, launch_windows};
 use crate::mount::log::Log;
@@ -172,6 +172,15 @@ impl Log {
         self.compact_batch(&mut batch, work)
     }
 
+    /// The logical blocks of a file, and the file as it is now if it is not settled.
+    pub(super) fn look_at(&self, ino: u32) -> FsResult<(u32, Option<Unsettled>)> {
+        let mut state = self.lock();
+        let found = (state.blocks_of(ino)?, state.unsettled(ino)?);
+        // Nobody else does so while one settled file follows the other.
+        state.shrink();
+        Ok(found)
+    }
+
     /// Adds the windows of a file that no launch has read, and compresses as soon as there are enough. Says whether that came to
     /// its end.
     pub(super) fn compact_file(
@@ -181,8 +190,8 @@ impl Log {
         batch: &mut Batch,
         work: &mut Work<'_, impl FnMut(&Compacted) -> bool>,
     ) -> FsResult<bool> {
-        let end = self.lock().blocks_of(ino)?;
-        let Some(file) = self.lock().unsettled(ino)? else {
+        let (end, file) = self.look_at(ino)?;
+        let Some(file) = file else {
             work.done.passed += u64::from(end);
             return Ok(true);
         };
