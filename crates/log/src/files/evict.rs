@@ -37,13 +37,15 @@ impl Files {
         self.nodes.has_looked();
     }
 
-    /// Lets go of what there is no room for since some memory was lent.
-    pub(crate) fn make_way(&mut self) {
-        let (mut before, mut bytes) = (usize::MAX, self.cached_bytes());
+    /// Lets go of what there is no room for since some memory was lent. Says whether it was anything.
+    pub(crate) fn make_way(&mut self) -> bool {
+        let begun = self.cached_bytes();
+        let (mut before, mut bytes) = (usize::MAX, begun);
         while bytes < before && bytes > self.store.memory_bytes() / 4 * 3 {
             self.drop_oldest();
             (before, bytes) = (bytes, self.cached_bytes());
         }
+        bytes < begun
     }
 
     /// Lets go of the older half of what is clean.

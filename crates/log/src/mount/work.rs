@@ -47,9 +47,12 @@ impl<'a, G: FnMut(&Compacted) -> bool> Work<'a, G> {
         let mut state = log.lock();
         let threads = threads(state.store.options().memory_bytes);
         let loan = state.store.lend(threads * ENCODER_BYTES);
-        state.make_way();
+        let is_freed = state.make_way();
         drop(state);
-        trim_heap();
+        // Whoever wants memory waits meanwhile.
+        if is_freed {
+            trim_heap();
+        }
         Self {
             compressors: Vec::new(),
             threads,
