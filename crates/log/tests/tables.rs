@@ -238,7 +238,7 @@ fn the_superblock_says_that_content_may_be_compressed() {
     assert_eq!(is_said(), [true; 2]);
 }
 
-/// Who replays groups must know that their chunks may lie in many blocks.
+/// Versions that replay groups of chunks in two blocks at most must refuse such a log.
 #[test]
 fn the_superblock_says_that_chunks_of_groups_may_be_long() {
     let device = device(32 * MIB);

@@ -8,9 +8,9 @@
 //! It is asked for the place of a block ([`place`]), to write a block there and to wait until it is on the device, to
 //! read one, and to forget one that counts no more. It says how many free segments are needed ([`need`]), which one to
 //! clean ([`victim`]), and has content go into the holes of used ones ([`holes`]); what a checkpoint has made free is
-//! given back ([`release`]). It lends memory ([`loan`]). It reads and writes the superblock ([`superblock`]), and reads the packs of checkpoints
-//! with the tables that they name ([`packs`], [`table`]). When the device fails, it remembers why ([`health`]). What a
-//! block says is no matter of this floor. It uses `compress` and `layout`.
+//! given back ([`release`]). It lends memory ([`loan`]). It reads and writes the superblock ([`superblock`]), and reads
+//! the packs of checkpoints with the tables that they name ([`packs`], [`table`]). When the device fails, it remembers
+//! why ([`health`]). What a block says is no matter of this floor. It uses `compress` and `layout`.
 
 pub(crate) mod ahead;
 mod blocks;

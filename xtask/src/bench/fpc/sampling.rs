@@ -85,7 +85,7 @@ fn metric(class: &str, what: &str) -> String {
     format!("sampling: {class}: {what}")
 }
 
-/// What a log has counted of a class, in the order of [`FIGURES`].
+/// Figures that a log has counted of a class, in the order of [`FIGURES`].
 fn figures(of_class: &serde_json::Value) -> Outcome<Vec<f64>> {
     let of = |key: &str| number(of_class, key);
     let written = of("written_bytes")?.max(1.0);
