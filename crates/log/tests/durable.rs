@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anteros_core::MemoryDevice;
 use anteros_log::Options;
 use support::hooked::{Asked, Hooked};
 use support::*;
@@ -134,7 +135,7 @@ fn whoever_syncs_while_another_flushes_writes_then_and_waits() {
         assert_eq!(early, 1);
     });
     assert_eq!(seen.flushes.load(Ordering::SeqCst), 2);
-    let copy = Arc::new(anteros_core::MemoryDevice::new(device.to_vec()));
+    let copy = Arc::new(MemoryDevice::new(device.to_vec()));
     assert_eq!(open(copy).list("").unwrap(), ["first", "second", "third"]);
 }
 
@@ -164,7 +165,7 @@ fn a_checkpoint_that_comes_before_a_flush_makes_it_needless() {
         (after.syncs - before.syncs, after.flushes),
         (1, before.flushes)
     );
-    let copy = Arc::new(anteros_core::MemoryDevice::new(device.to_vec()));
+    let copy = Arc::new(MemoryDevice::new(device.to_vec()));
     assert_eq!(open(copy).list("").unwrap(), ["synced"]);
 }
 
@@ -204,4 +205,45 @@ fn a_checkpoint_has_its_nodes_written_while_it_writes_the_tables() {
     assert_eq!(nodes.load(Ordering::SeqCst), 0);
     tree.0.checkpoint().unwrap();
     assert_eq!(*waited.lock().unwrap(), Some(true));
+}
+
+/// Content of others that is on its way is none of a group: only the thread waits for the device here.
+#[test]
+fn a_sync_does_not_wait_for_what_others_have_sent() {
+    let gate = Arc::new(Gate::default());
+    let (begun, passed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (at_gate, begin, pass) = (gate.clone(), begun.clone(), passed.clone());
+    let hook = move |asked| {
+        if matches!(asked, Asked::Write(..)) && thread::current().name() == Some("log-writer") {
+            begin.fetch_add(1, Ordering::SeqCst);
+            at_gate.pass();
+            pass.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    let options = Options {
+        writes_behind: true,
+        memory_bytes: 8 << 20,
+        ..plainly()
+    };
+    let device = Arc::new(Hooked::new(device(64 * MIB).to_vec(), hook));
+    let tree = open_with(device.clone(), options);
+    tree.put("small", b"old").unwrap();
+    gate.set(true);
+    tree.create("large").unwrap();
+    let large = bytes(1, 3 << 20);
+    for (number, piece) in large.chunks(256 << 10).enumerate() {
+        let offset = number as u64 * (256 << 10);
+        tree.write("large", offset, piece).unwrap();
+    }
+    assert!(wait_until(|| begun.load(Ordering::SeqCst) > 0));
+    tree.write("small", 0, b"new").unwrap();
+    tree.fsync("small").unwrap();
+    assert_eq!(passed.load(Ordering::SeqCst), 0);
+    let cut = open(Arc::new(MemoryDevice::new(device.to_vec())));
+    assert_eq!(cut.read("small").unwrap(), b"new");
+    gate.set(false);
+    // What is on its way is part of this one.
+    tree.fsync("large").unwrap();
+    let cut = open(Arc::new(MemoryDevice::new(device.to_vec())));
+    assert!(cut.read("large").unwrap() == large);
 }

@@ -30,7 +30,16 @@ const LAG_MAX: u64 = 1 << 15;
 impl Durable {
     /// Writes a group with the content of these inodes, and all that was changed of names and attributes. Returns
     /// the number of the group that has them: the last one, if nothing is new.
+    ///
+    /// What others have sent on its way before is no part of it: nobody has to wait for that.
     pub(crate) fn commit(&mut self, inos: &[u32]) -> FsResult<u64> {
+        self.store.begin_group();
+        let written = self.write_group(inos);
+        self.store.end_group();
+        written
+    }
+
+    fn write_group(&mut self, inos: &[u32]) -> FsResult<u64> {
         let wanted = self.files.unrecorded().wanted().iter().copied();
         let whole: BTreeSet<u32> = inos
             .iter()

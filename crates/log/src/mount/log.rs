@@ -343,7 +343,9 @@ impl Log {
         commit: impl FnOnce(&mut State) -> FsResult<u64>,
     ) -> FsResult<()> {
         let (sequence, end) = self.change_first(commit)?;
-        self.writer.finish(end)?;
+        if !self.writer.finish_groups(end)? {
+            self.writer.wake();
+        }
         let sequence = sequence?;
         self.syncs.fetch_add(1, Ordering::Relaxed);
         self.make_durable(sequence)
@@ -373,8 +375,8 @@ impl Log {
                 state.store.hand_over(),
             )
         };
-        // Of those before as well: they count together.
-        self.writer.finish(end)?;
+        // Of those before as well: they count together. What belongs to none is waited for where a group names it.
+        let is_all = self.writer.finish_groups(end)?;
         self.flushes.fetch_add(1, Ordering::Relaxed);
         let flushed = speed.time(self.writer.taken(), || self.device.flush());
         let flushed = flushed.map_err(FsError::Io);
@@ -384,7 +386,9 @@ impl Log {
             state.store.fail("the device could not be flushed", error);
         }
         flushed?;
-        state.store.flushed(epoch);
+        if is_all {
+            state.store.flushed(epoch);
+        }
         state.groups.reached(written);
         Ok(())
     }

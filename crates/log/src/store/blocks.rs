@@ -31,6 +31,8 @@ pub(crate) struct Store {
     pub(super) space: Space,
     /// Blocks that were given places; see [`push`](Self::push).
     pub(super) batch: Batch,
+    /// Tells whether what is pushed belongs to a group.
+    pub(super) is_in_group: bool,
     pub(super) writer: Arc<Writer>,
     pub(super) statistics: Statistics,
     /// Blocks that were read before anyone asked.
@@ -91,6 +93,7 @@ impl Store {
             bst: parts.bst,
             space: parts.space,
             batch: Batch::default(),
+            is_in_group: false,
             statistics: Statistics::default(),
             sit: parts.sit,
             version: parts.version,

@@ -65,7 +65,19 @@ impl Store {
     /// Has all that was pushed written by whoever comes to that; says below which number these jobs, and all before,
     /// are.
     pub(crate) fn hand_over(&mut self) -> u64 {
-        self.writer.hand_over(&mut self.batch)
+        self.writer.hand_over(&mut self.batch, self.is_in_group)
+    }
+
+    /// Begins a group: whoever syncs waits for the blocks that are pushed from here on, and for none that came before.
+    pub(crate) fn begin_group(&mut self) {
+        self.hand_over();
+        self.is_in_group = true;
+    }
+
+    /// Ends what [`begin_group`](Self::begin_group) has begun.
+    pub(crate) fn end_group(&mut self) {
+        self.hand_over();
+        self.is_in_group = false;
     }
 
     /// The most blocks that may be on their way while more are made: what is dirty at once, with the request that made it too

@@ -30,6 +30,8 @@ pub(crate) type Batch = BTreeMap<u64, Arc<Block>>;
 /// Neighbours, and others, by rising places.
 struct Job {
     number: u64,
+    /// Tells whether a group has it: whoever syncs waits for it, and for no others.
+    is_of_group: bool,
     blocks: Vec<(u64, Arc<Block>)>,
 }
 
@@ -79,9 +81,9 @@ impl Queue {
         self.begun.iter().chain(&self.waiting)
     }
 
-    /// Returns whether a job below this number has not come to its end.
-    fn has_below(&self, end: u64) -> bool {
-        self.jobs().any(|job| job.number < end)
+    /// Returns whether a job that is wanted has not come to its end.
+    fn has(&self, is_wanted: impl Fn(&Job) -> bool) -> bool {
+        self.jobs().any(|job| is_wanted(job))
     }
 }
 
@@ -89,8 +91,10 @@ impl Queue {
 pub(crate) struct Writer {
     device: Arc<dyn WritableDevice>,
     queue: Mutex<Queue>,
-    /// A job has come to its end, there is one to begin, or it is time to end.
-    changed: Condvar,
+    /// There is a job to begin, or it is time to end.
+    is_needed: Condvar,
+    /// A job has come to its end.
+    has_ended: Condvar,
     /// Blocks of the jobs that have not come to their end.
     blocks: AtomicUsize,
     /// Bytes that the device has taken.
@@ -103,7 +107,8 @@ impl Writer {
         Self {
             device,
             queue: Mutex::default(),
-            changed: Condvar::new(),
+            is_needed: Condvar::new(),
+            has_ended: Condvar::new(),
             blocks: AtomicUsize::new(0),
             taken: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
@@ -115,8 +120,8 @@ impl Writer {
         unpoisoned(self.queue.lock())
     }
 
-    /// Takes a batch over, and says below which number the jobs are that it and all before became.
-    pub(crate) fn hand_over(&self, batch: &mut Batch) -> u64 {
+    /// Takes a batch over, of a group or not, and says below which number the jobs are that it and all before became.
+    pub(crate) fn hand_over(&self, batch: &mut Batch, is_of_group: bool) -> u64 {
         let mut blocks = std::mem::take(batch).into_iter().peekable();
         let mut queue = self.lock();
         while blocks.peek().is_some() {
@@ -124,14 +129,18 @@ impl Writer {
             self.blocks.fetch_add(blocks.len(), Ordering::Relaxed);
             let number = queue.next;
             queue.next += 1;
-            queue.waiting.push_back(Arc::new(Job { number, blocks }));
+            queue.waiting.push_back(Arc::new(Job {
+                number,
+                is_of_group,
+                blocks,
+            }));
         }
         queue.next
     }
 
     /// Has the thread begin with what was handed over.
     pub(crate) fn wake(&self) {
-        self.changed.notify_all();
+        self.is_needed.notify_one();
     }
 
     /// Blocks that were handed over, and that the device has not taken.
@@ -175,15 +184,32 @@ impl Writer {
     ///
     /// When the device failed, with these or before.
     pub(crate) fn finish(&self, end: u64) -> FsResult<()> {
+        drop(self.finish_those(|job| job.number < end));
+        self.failure().map_or(Ok(()), Err)
+    }
+
+    /// Returns when those of groups among all jobs below this number have come to their ends, and says whether the others
+    /// have as well, which are left to whoever comes to that.
+    ///
+    /// # Errors
+    ///
+    /// When the device failed, with these or before.
+    pub(crate) fn finish_groups(&self, end: u64) -> FsResult<bool> {
+        let queue = self.finish_those(|job| job.number < end && job.is_of_group);
+        let is_all = !queue.has(|job| job.number < end);
+        drop(queue);
+        self.failure().map_or(Ok(is_all), Err)
+    }
+
+    fn finish_those(&self, is_wanted: impl Fn(&Job) -> bool) -> MutexGuard<'_, Queue> {
         let mut queue = self.lock();
-        while queue.has_below(end) {
-            queue = match queue.waiting.front().is_some_and(|job| job.number < end) {
-                true => self.work(queue),
-                false => unpoisoned(self.changed.wait(queue)),
+        while queue.has(&is_wanted) {
+            queue = match queue.waiting.iter().position(|job| is_wanted(job)) {
+                Some(at) => self.work(queue, at),
+                None => unpoisoned(self.has_ended.wait(queue)),
             };
         }
-        drop(queue);
-        self.failure().map_or(Ok(()), Err)
+        queue
     }
 
     /// Returns when no more than so many blocks are on their way.
@@ -191,32 +217,33 @@ impl Writer {
         let mut queue = self.lock();
         while self.blocks() > blocks_max {
             queue = match queue.waiting.is_empty() {
-                false => self.work(queue),
-                true => unpoisoned(self.changed.wait(queue)),
+                false => self.work(queue, 0),
+                true => unpoisoned(self.has_ended.wait(queue)),
             };
         }
     }
 
-    /// Writes what is handed over until [`end`](Self::end) is called and all of it is written.
+    /// Writes what is handed over until [`end`](Self::end) is called and all of it is written, but for what belongs to groups:
+    /// whoever syncs is there already, and does so itself.
     pub(crate) fn run(&self) {
         let mut queue = self.lock();
         loop {
-            queue = match queue.waiting.is_empty() {
-                false => self.work(queue),
-                true if queue.is_ending => return,
-                true => unpoisoned(self.changed.wait(queue)),
+            queue = match queue.waiting.iter().position(|job| !job.is_of_group) {
+                Some(at) => self.work(queue, at),
+                None if queue.is_ending => return,
+                None => unpoisoned(self.is_needed.wait(queue)),
             };
         }
     }
 
     pub(crate) fn end(&self) {
         self.lock().is_ending = true;
-        self.changed.notify_all();
+        self.is_needed.notify_one();
     }
 
-    /// Writes the oldest job that waits.
-    fn work<'a>(&'a self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
-        let Some(job) = queue.waiting.pop_front() else {
+    /// Writes the job at this place among those that wait.
+    fn work<'a>(&'a self, mut queue: MutexGuard<'a, Queue>, at: usize) -> MutexGuard<'a, Queue> {
+        let Some(job) = queue.waiting.remove(at) else {
             return queue;
         };
         queue.begun.push(job.clone());
@@ -233,7 +260,7 @@ impl Writer {
         let bytes = job.blocks.len() * BLOCK_BYTES;
         self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
         self.blocks.fetch_sub(job.blocks.len(), Ordering::Release);
-        self.changed.notify_all();
+        self.has_ended.notify_all();
         queue
     }
 
