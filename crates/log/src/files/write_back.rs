@@ -1,5 +1,7 @@
 //! Dirty content that is given its places and leaves for the device, in a group or before a checkpoint.
 
+use std::cmp::Reverse;
+
 use anteros_core::{FileKind, FsResult};
 
 use crate::compress::policy::Policy;
@@ -40,6 +42,10 @@ impl Files {
                 self.left_early(ino)?;
             }
         }
+        let inos = match most {
+            0 => inos,
+            _ => self.largest_first(inos),
+        };
         for ino in inos {
             let excess = self.store.dirty_pages().saturating_sub(most);
             if excess == 0 {
@@ -49,6 +55,12 @@ impl Files {
             self.write_pages(ino, excess, packing, |_, _| ())?;
         }
         Ok(())
+    }
+
+    /// Orders inodes by their dirty pages: what is small may be a database, which is about to be synced.
+    fn largest_first(&self, mut inos: Vec<u32>) -> Vec<u32> {
+        inos.sort_by_key(|&ino| Reverse(self.loaded(ino).map_or(0, |live| live.dirty_pages)));
+        inos
     }
 
     /// Gives the dirty content of an inode its places and sends it there; what is compressed goes as far as the

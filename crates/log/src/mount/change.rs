@@ -50,6 +50,22 @@ impl Log {
         self.work_first(|state| Self::try_change(state, change))
     }
 
+    /// As [`change_first`](Self::change_first), of what adds nothing to memory and is waited for. What memory has no room for
+    /// is left to those who write.
+    pub(super) fn commit_first<T>(
+        &self,
+        commit: impl FnOnce(&mut State) -> FsResult<T>,
+    ) -> FsResult<(FsResult<T>, u64)> {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.lock();
+        state.store.check_writable()?;
+        let done = self
+            .make_ready(&mut state)
+            .and_then(|()| Self::try_change(&mut state, commit));
+        state.evict();
+        Ok((done, state.store.hand_over()))
+    }
+
     /// Does something that changes nothing that users see.
     pub(super) fn work<T>(&self, work: impl FnOnce(&mut State) -> FsResult<T>) -> FsResult<T> {
         let done = self.work_first(work)?;
@@ -112,6 +128,11 @@ impl Log {
             let kept = state.store.dirty_max() / 4 * 3;
             state.write_content_down_to(kept)?;
         }
+        self.make_ready(state)
+    }
+
+    /// Makes room on the device, and for nodes and records in memory.
+    fn make_ready(&self, state: &mut State) -> FsResult<()> {
         let records = state.files.unrecorded().bytes();
         let is_much = state.store.dirty_blocks() > 2 * state.store.dirty_max()
             || records > state.records_max();

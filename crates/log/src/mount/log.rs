@@ -342,7 +342,7 @@ impl Log {
         &self,
         commit: impl FnOnce(&mut State) -> FsResult<u64>,
     ) -> FsResult<()> {
-        let (sequence, end) = self.change_first(commit)?;
+        let (sequence, end) = self.commit_first(commit)?;
         if !self.writer.finish_groups(end)? {
             self.writer.wake();
         }
