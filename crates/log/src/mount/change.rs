@@ -57,7 +57,7 @@ impl Log {
         commit: impl FnOnce(&mut State) -> FsResult<T>,
     ) -> FsResult<(FsResult<T>, u64)> {
         self.changes.fetch_add(1, Ordering::Relaxed);
-        let mut state = self.lock();
+        let mut state = self.lock_first();
         state.store.check_writable()?;
         let done = self
             .make_ready(&mut state)

@@ -3,8 +3,8 @@
 //! One lock, that of the state, covers all that changes. What may take long happens outside of it: reading content from
 //! the device, under a second lock that keeps segments from being filled anew meanwhile; writing, see [`Writer`]; and
 //! flushing, which whoever comes first does for all who wait. Locks are taken in this order: that of
-//! pushing, that of the flush, the state, that of the readers, the writer's, that of what is read ahead. That of the
-//! launches is taken alone, that of the files to be compressed alone or last.
+//! pushing, that of the flush, that of the turn, the state, that of the readers, the writer's, that of what is read ahead. That
+//! of the launches is taken alone, that of the files to be compressed alone or last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -46,6 +46,8 @@ type Reads = [ClassStatistics; Class::ALL.len()];
 pub struct Log {
     pub(crate) device: Arc<dyn WritableDevice>,
     state: Mutex<State>,
+    /// Held by whoever is to have the state next, while it waits.
+    turn: Mutex<()>,
     pub(crate) writer: Arc<Writer>,
     /// Writes what was handed over; see [`Options::writes_behind`].
     pub(super) thread: Option<JoinHandle<()>>,
@@ -173,6 +175,7 @@ impl Log {
             flushing: Mutex::default(),
             leaving_max: state.store.leaving_max(),
             state: Mutex::new(State::new(state)),
+            turn: Mutex::default(),
             writer,
             thread,
             reclaiming: Mutex::default(),
@@ -201,7 +204,20 @@ impl Log {
         self.is_read_only
     }
 
+    /// Takes the lock of the state, behind whoever waits for it by [`lock_first`](Self::lock_first).
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        drop(unpoisoned(self.turn.lock()));
+        self.lock_state()
+    }
+
+    /// Takes the lock of the state as soon as whoever has it gives it away: for what is short, and somebody waits for it. Of
+    /// itself, a lock goes to whoever comes at the right moment, as those do who write all the time.
+    pub(super) fn lock_first(&self) -> MutexGuard<'_, State> {
+        let _turn = unpoisoned(self.turn.lock());
+        self.lock_state()
+    }
+
+    fn lock_state(&self) -> MutexGuard<'_, State> {
         // A panic in between leaves the state as it was found on the way: nothing is written any more.
         let mut state = self.state.lock().unwrap_or_else(|poisoned| {
             let mut state = poisoned.into_inner();
@@ -360,7 +376,7 @@ impl Log {
     pub(crate) fn flush_unless(&self, is_done: impl FnOnce(&State) -> bool) -> FsResult<()> {
         let mut speed = unpoisoned(self.flushing.lock());
         let (written, epoch, end) = {
-            let mut state = self.lock();
+            let mut state = self.lock_first();
             // Somebody else's flush, or a checkpoint, may have come before us.
             if is_done(&state) {
                 return Ok(());
@@ -381,7 +397,7 @@ impl Log {
         let flushed = speed.time(self.writer.taken(), || self.device.flush());
         let flushed = flushed.map_err(FsError::Io);
         self.preparing.note_speed(speed.is_slow());
-        let mut state = self.lock();
+        let mut state = self.lock_first();
         if let Err(error) = &flushed {
             state.store.fail("the device could not be flushed", error);
         }
@@ -553,3 +569,34 @@ const IDLE_FREE: u32 = 5;
 
 /// Segments that are cleaned before others have their turn.
 const CLEANED_AT_ONCE: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use anteros_core::{Caller, MemoryDevice};
+
+    use super::*;
+    use crate::{Shape, mkfs, system_clock};
+
+    #[test]
+    fn the_state_goes_to_whoever_is_to_have_it_next() {
+        let device: Arc<dyn WritableDevice> = Arc::new(MemoryDevice::new(vec![0; 32 << 20]));
+        let options = Options::new(system_clock);
+        mkfs(&device, &Shape::default(), Caller::default(), &options).unwrap();
+        let log = Log::open(device, options).unwrap();
+        let order = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            let state = log.lock();
+            scope.spawn(|| {
+                let _state = log.lock_first();
+                order.lock().unwrap().push("first");
+            });
+            while log.turn.try_lock().is_ok() {
+                thread::yield_now();
+            }
+            drop(state);
+            let _state = log.lock();
+            order.lock().unwrap().push("then");
+        });
+        assert_eq!(order.into_inner().unwrap(), ["first", "then"]);
+    }
+}

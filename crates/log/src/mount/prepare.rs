@@ -145,7 +145,7 @@ impl Log {
     ) -> FsResult<()> {
         loop {
             let windows = {
-                let mut state = self.lock();
+                let mut state = self.lock_first();
                 state.store.check_writable()?;
                 match state.loaded(ino) {
                     Some(live) if live.dirty_pages >= least => {
@@ -161,7 +161,7 @@ impl Log {
             let Some(prepared) = compress(windows) else {
                 return Ok(());
             };
-            self.lock().keep_prepared(prepared)?;
+            self.lock_first().keep_prepared(prepared)?;
         }
     }
 }
