@@ -428,10 +428,14 @@ fn a_small_file_is_synced_beside_a_large_one_as_if_it_was_alone() {
     tree.put("small", &bytes(1, 4096)).unwrap();
     tree.fsync("small").unwrap();
     tree.create("large").unwrap();
+    let piece = |number: u64| {
+        let content = bytes(number, 128 << 10);
+        tree.write("large", number * (128 << 10), &content).unwrap();
+    };
     for number in 0..32 {
         tree.write("small", 0, &bytes(number, 4096)).unwrap();
-        let (at, piece) = (number * (256 << 10), bytes(number, 256 << 10));
-        tree.write("large", at, &piece).unwrap();
+        piece(2 * number);
+        piece(2 * number + 1);
         let before = device.counts();
         tree.fsync("small").unwrap();
         let after = device.counts();

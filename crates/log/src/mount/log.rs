@@ -572,17 +572,54 @@ const CLEANED_AT_ONCE: u32 = 2;
 
 #[cfg(test)]
 mod tests {
-    use anteros_core::{Caller, MemoryDevice};
+    use anteros_core::{Caller, FileSystem, MemoryDevice, New, OpenFile, Writable};
 
     use super::*;
     use crate::{Shape, mkfs, system_clock};
 
+    fn opened(memory_bytes: usize) -> Log {
+        let device: Arc<dyn WritableDevice> = Arc::new(MemoryDevice::new(vec![0; 32 << 20]));
+        let options = Options {
+            memory_bytes,
+            ..Options::new(system_clock)
+        };
+        mkfs(&device, &Shape::default(), Caller::default(), &options).unwrap();
+        Log::open(device, options).unwrap()
+    }
+
+    fn create(log: &Log, name: &[u8]) -> OpenFile {
+        let new = New {
+            parent: log.root(),
+            name,
+            mode: 0o100_644,
+            umask: 0,
+            caller: Caller::default(),
+        };
+        let (attr, handle) = log.create(&new, 0).unwrap();
+        let ino = attr.ino;
+        OpenFile { ino, handle }
+    }
+
+    #[test]
+    fn memory_that_is_short_is_left_to_whoever_writes() {
+        let log = opened(1 << 20);
+        let (small, large) = (create(&log, b"small"), create(&log, b"large"));
+        log.write(small, 0, b"a row", false).unwrap();
+        log.write(large, 0, &vec![1; 320 << 10], false).unwrap();
+        let is_short = || {
+            let state = log.lock();
+            state.store.dirty_pages() > state.store.dirty_max()
+        };
+        assert!(is_short());
+        log.fsync(small, false).unwrap();
+        assert!(is_short());
+        log.write(small, 0, b"another", false).unwrap();
+        assert!(!is_short());
+    }
+
     #[test]
     fn the_state_goes_to_whoever_is_to_have_it_next() {
-        let device: Arc<dyn WritableDevice> = Arc::new(MemoryDevice::new(vec![0; 32 << 20]));
-        let options = Options::new(system_clock);
-        mkfs(&device, &Shape::default(), Caller::default(), &options).unwrap();
-        let log = Log::open(device, options).unwrap();
+        let log = opened(8 << 20);
         let order = Mutex::new(Vec::new());
         thread::scope(|scope| {
             let state = log.lock();
