@@ -146,13 +146,18 @@ fn check(is_same: bool) -> Outcome {
     }
 }
 
-fn text() -> Outcome<Vec<u8>> {
+/// Content that compresses, of a file.
+///
+/// # Errors
+/// When there is no tree.
+pub(super) fn text() -> Outcome<Vec<u8>> {
     let mut bytes = vec![0; FILE_BYTES];
     File::open(corpus(CORPUS)?.join("text"))?.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 
-fn noise() -> Vec<u8> {
+/// Content that does not.
+pub(super) fn noise() -> Vec<u8> {
     let mut random = Random::new(2);
     let words = std::iter::repeat_with(|| (random.below(1 << 32) as u32).to_le_bytes());
     words.take(FILE_BYTES / 4).flatten().collect()

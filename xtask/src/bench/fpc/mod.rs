@@ -6,6 +6,7 @@
 //!
 //! It mounts and attaches loop devices: it must run as root.
 
+mod beside;
 mod compressibility;
 mod executables;
 mod files;
@@ -50,7 +51,7 @@ const COMPRESSING: [(&str, &std::ffi::CStr); 4] = [
     ),
 ];
 
-const PARTS: [Part; 13] = [
+const PARTS: [Part; 14] = [
     ("workloads", workloads::workloads),
     ("traces", traces::traces),
     ("packing", packing::packing),
@@ -61,6 +62,7 @@ const PARTS: [Part; 13] = [
     ("programs", programs::programs),
     ("files", files::files),
     ("idle", idle::idle),
+    ("beside", beside::beside),
     ("remembered", remembered::remembered),
     ("trees", trees::trees),
     ("overhead", overhead::overhead),

@@ -260,7 +260,7 @@ fn replay(recorded: &Recorded, directory: &Path) -> Outcome<(Times, Content)> {
 }
 
 /// The smallest figure that so many of 100 do not exceed, of sorted ones.
-fn percentile(sorted: &[f64], of_100: usize) -> f64 {
+pub(in crate::bench) fn percentile(sorted: &[f64], of_100: usize) -> f64 {
     let rank = (sorted.len() * of_100).div_ceil(100);
     let at = rank.saturating_sub(1);
     sorted.get(at).copied().unwrap_or(f64::NAN)
