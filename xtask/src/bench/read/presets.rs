@@ -1,4 +1,5 @@
-//! Part `presets`: reading what `--small`, `--balanced` and `--fast` make, beside squashfs with XZ.
+//! Part `presets`: reading what `--small`, `--balanced` and `--fast` make, beside squashfs with XZ and a daemon of zeros,
+//! which is as fast as FUSE can be.
 
 use std::mem;
 
@@ -28,7 +29,9 @@ fn of_all(bench: &mut Bench) -> Outcome {
     for name in bench.options.corpora_or(&["minbase"]) {
         let corpus = super::super::corpus(&name)?;
         for preset in PRESETS {
-            let mut contenders = bench.erofs(&Format::Preset(bench.anteros.clone(), preset))?;
+            let format = Format::Preset(bench.anteros.clone(), preset);
+            let mut contenders = bench.erofs(&format)?;
+            contenders.push(Contender::zeros(format)?);
             let squashfs = Contender::kernel("kernel squashfs xz", Format::SquashfsXz, How::Loop);
             contenders.push(squashfs);
             let subject = format!("{name} {preset}");
