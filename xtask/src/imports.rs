@@ -174,6 +174,7 @@ const FLOORS: [(&str, &[Floor]); 3] = [
                     "walk.rs",
                     "xattr.rs",
                     "xattr_search.rs",
+                    "files_ahead.rs",
                 ],
             ),
             Floor(

@@ -16,6 +16,7 @@ use anteros_format::inode::Inode;
 use anteros_trace::profile::Profile;
 
 use crate::dir::DirCursor;
+use crate::files_ahead::{FILE_BYTES_MAX, FilesAhead};
 use crate::pins::{self, Pinned, Pins};
 use crate::serve::ahead::Strides;
 use crate::serve::serving::NeighbourHook;
@@ -37,7 +38,13 @@ pub struct ImageFs {
     xattrs: Arc<XattrSearch>,
     /// The name of the packed inode, if its content is kept elsewhere.
     stand_in: OnceLock<String>,
+    ahead: FilesAhead,
+    /// Told of files that will be read next.
+    on_ahead: OnceLock<AheadHook>,
 }
+
+/// Told of files that will be read next.
+type AheadHook = Box<dyn Fn(Vec<Ino>) + Send + Sync>;
 
 /// Stands for the packed inode where its content is kept. No inode of an image has this number.
 pub const STAND_IN: Ino = Ino(u64::MAX - 1);
@@ -67,6 +74,8 @@ impl ImageFs {
             eager_lists: AtomicU32::new(0),
             xattrs: Arc::default(),
             stand_in: OnceLock::new(),
+            ahead: FilesAhead::default(),
+            on_ahead: OnceLock::new(),
         }
     }
 
@@ -120,6 +129,32 @@ impl ImageFs {
         if self.stand_in.set(name).is_ok() {
             let _ = self.image.serve.on_packed.set(Box::new(keep));
         }
+    }
+
+    /// Has `hook` told of small files that a reader of a tree will ask for next; [`read_ahead`](Self::read_ahead) reads them.
+    /// The hook is called by whoever reads and should not wait. Only the first one counts.
+    pub fn on_ahead(&self, hook: impl Fn(Vec<Ino>) + Send + Sync + 'static) {
+        let _ = self.on_ahead.set(Box::new(hook));
+    }
+
+    /// Reads a file as a whole into `data`, unless somebody has asked for it meanwhile; returns whether that was done. Whoever
+    /// was given it says by [`taken_ahead`](Self::taken_ahead) if there was room for it.
+    pub fn read_ahead(&self, ino: Ino, data: &mut Vec<u8>) -> bool {
+        // Errors are for whoever asks.
+        self.ahead.is_wanted(ino) && self.read_whole(ino, data).is_ok()
+    }
+
+    /// Notes whether a file that was read ahead is kept. Nothing more is read ahead for that walk if it is not.
+    pub fn taken_ahead(&self, ino: Ino, is_taken: bool) {
+        self.ahead.taken(ino, is_taken);
+    }
+
+    fn read_whole(&self, ino: Ino, data: &mut Vec<u8>) -> FsResult<()> {
+        let inode = self.inode(ino)?;
+        let map = self.image.map(&inode)?;
+        data.resize(inode.size.min(FILE_BYTES_MAX) as usize, 0);
+        self.read_pieces(ino, &inode, &map, 0, data)?;
+        Ok(())
     }
 
     /// Decodes the next whole pages of a rest into `data`, and says which they are; `None` when there
@@ -200,6 +235,37 @@ impl ImageFs {
         let left = self.eager_lists.load(Ordering::Relaxed);
         self.eager_lists
             .store(left.saturating_sub(1), Ordering::Relaxed);
+    }
+
+    /// Tells of the files that are to be read ahead of whoever asks for this one.
+    fn go_ahead(&self, ino: Ino) {
+        let Some(hook) = self.on_ahead.get() else {
+            return;
+        };
+        let files = self.ahead.read(ino);
+        if !files.is_empty() {
+            hook(files);
+        }
+    }
+
+    /// Reads as much as there is from an offset on, up to the length of `buf`.
+    fn read_pieces(
+        &self,
+        ino: Ino,
+        inode: &Inode,
+        map: &Map,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> FsResult<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            let read = self.read_piece(ino, inode, map, offset + done as u64, &mut buf[done..])?;
+            if read == 0 {
+                break;
+            }
+            done += read;
+        }
+        Ok(done)
     }
 
     /// Reads what is pinned, or up to there what is not.
@@ -336,7 +402,11 @@ impl FileSystem for ImageFs {
         let is_wanted = kind == FileKind::Directory
             || self.lists_attributes()
             || self.image.has_inode(self.nid(ino));
-        is_wanted.then(|| self.getattr(ino).ok()).flatten()
+        let attr = is_wanted.then(|| self.getattr(ino).ok()).flatten()?;
+        if kind == FileKind::Regular && self.pins.whole(ino).is_none() {
+            self.ahead.list(ino, attr.size);
+        }
+        Some(attr)
     }
 
     fn readdir(
@@ -348,6 +418,7 @@ impl FileSystem for ImageFs {
         let dir = self.inode(ino)?;
         let mut broken = false;
         if from == 0 {
+            self.ahead.begin();
             self.begin_list();
         }
         let eager = self.lists_attributes();
@@ -392,17 +463,13 @@ impl FileSystem for ImageFs {
         if inode.kind == FileKind::Directory {
             return Err(FsError::IsDirectory);
         }
+        if offset == 0 {
+            self.go_ahead(ino);
+        }
         for next in strides.read(offset, buf.len()) {
             self.image.prefetch(inode, map, next);
         }
-        let mut done = 0;
-        while done < buf.len() {
-            let read = self.read_piece(ino, inode, map, offset + done as u64, &mut buf[done..])?;
-            if read == 0 {
-                break;
-            }
-            done += read;
-        }
+        let done = self.read_pieces(ino, inode, map, offset, buf)?;
         self.image.count_served(done);
         Ok(done)
     }

@@ -113,7 +113,14 @@ impl Daemon {
         }
         let workers = Workers::of(&session);
         let root = session.mountpoint();
-        neighbours::push(&fs, neighbours, root, session.notifier(), metrics.clone());
+        neighbours::push(
+            &fs,
+            neighbours,
+            recording.is_none(),
+            root,
+            session.notifier(),
+            metrics.clone(),
+        );
         let (watcher, teller, image) = (metrics.clone(), metrics.clone(), fs.clone());
         let (noted, told) = (recording.clone(), recording.clone());
         let path_of = faults::asked_once(move |ino| fs.path_of(ino).map(|path| path.to_string()));

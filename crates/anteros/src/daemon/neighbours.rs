@@ -1,4 +1,4 @@
-//! Pages that were decoded on the way to others, pushed into the kernel's page cache.
+//! Pages that were decoded on the way to others, or ahead of readers of a tree, pushed into the kernel's page cache.
 //!
 //! Storing pages waits for readers of them, who may wait for a worker: so a thread that serves no
 //! requests does it. Whoever decodes faster than that waits a moment; then it drops pages.
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anteros_core::Ino;
 use anteros_fuse::Notifier;
-use anteros_image::{ImageFs, Rest, STAND_IN};
+use anteros_image::{FILES_AHEAD_BYTES, ImageFs, Rest, STAND_IN};
 use crossbeam_channel::{Sender, bounded};
 
 use super::metrics::Metrics;
@@ -31,10 +31,13 @@ const PATIENCE: Duration = Duration::from_millis(1);
 /// The most extents whose rest may wait.
 const RESTS_MAX: usize = 15;
 
-/// Returns the most memory that this takes with so many workers: for pieces, those being pushed included, and for the
-/// packed inode.
+/// The most readers of trees whose next files may wait.
+const WALKS_MAX: usize = 4;
+
+/// Returns the most memory that this takes with so many workers: for pieces, those being pushed included, for the
+/// packed inode, and for files ahead.
 pub const fn bytes_max(workers: usize) -> usize {
-    (WAITING_MAX + 2) * PIECE_BYTES + packed::bytes_max(workers)
+    (WAITING_MAX + 2) * PIECE_BYTES + packed::bytes_max(workers) + FILES_AHEAD_BYTES
 }
 
 /// Of what neighbours are pushed.
@@ -42,7 +45,7 @@ pub const fn bytes_max(workers: usize) -> usize {
 pub enum Neighbours {
     /// None
     Off,
-    /// Pages that had to be decoded on the way to what was asked for
+    /// Pages that had to be decoded on the way to what was asked for, and small files that a reader of a tree comes to next
     Passed,
     /// Also the rest of short LZ4 extents, which are decoded whole for that
     All,
@@ -55,12 +58,14 @@ struct Pages {
     data: Vec<u8>,
 }
 
-/// Pushes what `fs` decodes beyond what it was asked for. It is mounted on `root`.
+/// Pushes what `fs` decodes beyond what it was asked for. It is mounted on `root`. Files are read ahead if nobody wants to
+/// see them asked for.
 ///
-/// Rests have a thread of their own: to decode one takes longer than pages can wait.
+/// Rests and files ahead have threads of their own: to decode one takes longer than pages can wait.
 pub fn push(
     fs: &Arc<ImageFs>,
     which: Neighbours,
+    reads_ahead: bool,
     root: &Path,
     notifier: Notifier,
     metrics: Arc<Metrics>,
@@ -74,26 +79,57 @@ pub fn push(
         packed,
         metrics,
     });
-    let (pages, rests) = (pusher.clone(), pusher);
-    let page_sender = in_thread("neighbours", WAITING_MAX - 1, move |of: Pages| {
-        pages.push(of.ino, of.offset, &of.data);
+    push_passed(fs, which == Neighbours::All, pusher.clone());
+    push_rests(fs, pusher.clone());
+    // Long extents of many files are decoded ahead already.
+    if reads_ahead && pusher.packed.is_none() {
+        push_ahead(fs, pusher);
+    }
+}
+
+/// Pushes pages that are decoded on the way to others.
+fn push_passed(fs: &Arc<ImageFs>, all: bool, pusher: Arc<Pusher>) {
+    let sender = in_thread("neighbours", WAITING_MAX - 1, move |of: Pages| {
+        pusher.push(of.ino, of.offset, &of.data);
     });
-    let decoder = Arc::downgrade(fs);
-    let mut piece = Vec::new();
-    let rest_sender = in_thread("rests", RESTS_MAX, move |rest: Rest| {
-        let next = |piece: &mut _| decoder.upgrade()?.decode_rest(&rest, piece);
-        while next(&mut piece).is_some_and(|(ino, offset)| rests.push(ino, offset, &piece)) {}
-    });
-    // When there is too much to do, readers go on by themselves.
-    fs.on_rest(move |rest| drop(rest_sender.try_send(rest)));
-    fs.on_neighbours(which == Neighbours::All, move |ino, offset, data| {
+    fs.on_neighbours(all, move |ino, offset, data| {
         let send = |(offset, piece): (u64, &[u8])| {
             let data = piece.to_vec();
             let pages = Pages { ino, offset, data };
-            page_sender.send_timeout(pages, PATIENCE).is_ok()
+            sender.send_timeout(pages, PATIENCE).is_ok()
         };
         pieces(offset, data).all(send)
     });
+}
+
+/// Pushes the rest of extents that are not read in order.
+fn push_rests(fs: &Arc<ImageFs>, pusher: Arc<Pusher>) {
+    let decoder = Arc::downgrade(fs);
+    let mut piece = Vec::new();
+    let sender = in_thread("rests", RESTS_MAX, move |rest: Rest| {
+        let next = |piece: &mut _| decoder.upgrade()?.decode_rest(&rest, piece);
+        while next(&mut piece).is_some_and(|(ino, offset)| pusher.push(ino, offset, &piece)) {}
+    });
+    // When there is too much to do, readers go on by themselves.
+    fs.on_rest(move |rest| drop(sender.try_send(rest)));
+}
+
+/// Pushes small files that a reader of a tree will ask for next.
+fn push_ahead(fs: &Arc<ImageFs>, pusher: Arc<Pusher>) {
+    let reader = Arc::downgrade(fs);
+    let mut data = Vec::new();
+    let sender = in_thread("files-ahead", WALKS_MAX, move |files: Vec<Ino>| {
+        let Some(fs) = reader.upgrade() else {
+            return;
+        };
+        for ino in files {
+            if fs.read_ahead(ino, &mut data) {
+                let is_taken = pieces(0, &data).all(|(at, piece)| pusher.push(ino, at, piece));
+                fs.taken_ahead(ino, is_taken);
+            }
+        }
+    });
+    fs.on_ahead(move |files| drop(sender.try_send(files)));
 }
 
 /// Does what comes by the channel, one after the other. Without a thread, everything is dropped.

@@ -12,6 +12,7 @@ mod daemon;
 mod defaults;
 mod devices;
 mod failures;
+mod files_ahead;
 mod foreground;
 mod hints;
 mod images;
