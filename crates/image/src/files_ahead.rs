@@ -114,7 +114,7 @@ impl State {
 
     fn list(&mut self, ino: Ino, bytes: u64) {
         if self.listed.len() == LISTED_MAX {
-            // The walk begins with the first files of a long listing.
+            // Whoever reads a long listing begins with its first files.
             if self.listing <= self.front {
                 return;
             }
@@ -178,10 +178,8 @@ impl State {
         }
         self.window = (2 * self.window).clamp(WINDOW_MIN, WINDOW_MAX);
         let mut left = self.window;
-        let (first, passed) = (
-            self.at(number).map(|file| file.first),
-            number + 1 - self.front,
-        );
+        let first = self.at(number).map(|file| file.first);
+        let passed = number + 1 - self.front;
         let behind = self.listed.iter_mut().skip(passed as usize);
         let behind = behind.take_while(|file| {
             left = left.saturating_sub(file.bytes);
