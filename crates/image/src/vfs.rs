@@ -141,7 +141,7 @@ impl ImageFs {
     /// was given it says by [`taken_ahead`](Self::taken_ahead) if there was room for it.
     pub fn read_ahead(&self, ino: Ino, data: &mut Vec<u8>) -> bool {
         // Errors are for whoever asks.
-        self.ahead.is_wanted(ino) && self.read_whole(ino, data).is_ok()
+        self.ahead.is_wanted(ino) && self.read_whole(ino, data).unwrap_or(false)
     }
 
     /// Notes whether a file that was read ahead is kept. Nothing more is read ahead for that walk if it is not.
@@ -149,12 +149,16 @@ impl ImageFs {
         self.ahead.taken(ino, is_taken);
     }
 
-    fn read_whole(&self, ino: Ino, data: &mut Vec<u8>) -> FsResult<()> {
+    /// Reads a small file; returns whether that is all of it.
+    fn read_whole(&self, ino: Ino, data: &mut Vec<u8>) -> FsResult<bool> {
         let inode = self.inode(ino)?;
+        if inode.size > FILE_BYTES_MAX {
+            return Ok(false);
+        }
         let map = self.image.map(&inode)?;
-        data.resize(inode.size.min(FILE_BYTES_MAX) as usize, 0);
-        self.read_pieces(ino, &inode, &map, 0, data)?;
-        Ok(())
+        data.resize(inode.size as usize, 0);
+        let read = self.read_pieces(ino, &inode, &map, 0, data)?;
+        Ok(read == data.len())
     }
 
     /// Decodes the next whole pages of a rest into `data`, and says which they are; `None` when there
@@ -235,6 +239,13 @@ impl ImageFs {
         let left = self.eager_lists.load(Ordering::Relaxed);
         self.eager_lists
             .store(left.saturating_sub(1), Ordering::Relaxed);
+    }
+
+    /// Notes a file that may be read ahead. One that lies in memory is not read by the kernel's page cache.
+    fn list_ahead(&self, ino: Ino, bytes: u64) {
+        if self.pins.whole(ino).is_none() {
+            self.ahead.list(ino, bytes);
+        }
     }
 
     /// Tells of the files that are to be read ahead of whoever asks for this one.
@@ -403,8 +414,8 @@ impl FileSystem for ImageFs {
             || self.lists_attributes()
             || self.image.has_inode(self.nid(ino));
         let attr = is_wanted.then(|| self.getattr(ino).ok()).flatten()?;
-        if kind == FileKind::Regular && self.pins.whole(ino).is_none() {
-            self.ahead.list(ino, attr.size);
+        if attr.kind == FileKind::Regular && self.on_ahead.get().is_some() {
+            self.list_ahead(ino, attr.size);
         }
         Some(attr)
     }
