@@ -2,6 +2,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use anteros_core::{FsError, FsResult};
@@ -57,13 +58,8 @@ impl Log {
         commit: impl FnOnce(&mut State) -> FsResult<T>,
     ) -> FsResult<(FsResult<T>, u64)> {
         self.changes.fetch_add(1, Ordering::Relaxed);
-        let mut state = self.lock_first();
-        state.store.check_writable()?;
-        let done = self
-            .make_ready(&mut state)
-            .and_then(|()| Self::try_change(&mut state, commit));
-        state.evict();
-        Ok((done, state.store.hand_over()))
+        let commit = |state: &mut State| Self::try_change(state, commit);
+        self.work_in(self.lock_first(), Self::make_ready, commit)
     }
 
     /// Does something that changes nothing that users see.
@@ -76,12 +72,18 @@ impl Log {
         &self,
         work: impl FnOnce(&mut State) -> FsResult<T>,
     ) -> FsResult<(FsResult<T>, u64)> {
-        let mut state = self.lock();
+        self.work_in(self.lock(), Self::relieve, work)
+    }
+
+    /// Works with the state when that was made ready, and queues what is to be written.
+    fn work_in<T>(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        make_ready: impl FnOnce(&Self, &mut State) -> FsResult<()>,
+        work: impl FnOnce(&mut State) -> FsResult<T>,
+    ) -> FsResult<(FsResult<T>, u64)> {
         state.store.check_writable()?;
-        let done = match self.relieve(&mut state) {
-            Ok(()) => work(&mut state),
-            Err(error) => Err(error),
-        };
+        let done = make_ready(self, &mut state).and_then(|()| work(&mut state));
         state.evict();
         Ok((done, state.store.hand_over()))
     }
