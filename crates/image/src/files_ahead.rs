@@ -37,7 +37,7 @@ struct State {
     listed: VecDeque<Listed>,
     front: u64,
     numbers: HashMap<Ino, u64>,
-    /// Where the last listing began.
+    /// The number of the first file of the last listing.
     listing: u64,
     /// Files that were read in order.
     files: u32,
@@ -49,7 +49,7 @@ struct Listed {
     bytes: u64,
     /// The number of the first file of its listing.
     first: u64,
-    /// Of that one: how far somebody has come who reads the listing.
+    /// The number behind the last file that somebody has asked for, kept in the first one of the listing.
     farthest: u64,
     progress: Progress,
 }

@@ -31,7 +31,7 @@ impl Durable {
     /// Writes a group with the content of these inodes, and all that was changed of names and attributes. Returns
     /// the number of the group that has them: the last one, if nothing is new.
     ///
-    /// What others have sent on its way before is no part of it: nobody has to wait for that.
+    /// Blocks that others have sent on their way before are no part of it: nobody has to wait for them.
     pub(crate) fn commit(&mut self, inos: &[u32]) -> FsResult<u64> {
         self.store.begin_group();
         let written = self.write_group(inos);
