@@ -174,7 +174,6 @@ const FLOORS: [(&str, &[Floor]); 3] = [
                     "walk.rs",
                     "xattr.rs",
                     "xattr_search.rs",
-                    "files_ahead.rs",
                 ],
             ),
             Floor(

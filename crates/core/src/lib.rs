@@ -25,6 +25,7 @@ mod algorithm;
 mod counted;
 mod device;
 mod escape;
+mod files_ahead;
 mod fs;
 mod joined;
 mod lock;
@@ -45,6 +46,7 @@ pub use algorithm::Algorithm;
 pub use counted::{Counted, DeviceCounts};
 pub use device::{Device, FileDevice, Window};
 pub use escape::unescaped;
+pub use files_ahead::FilesAhead;
 pub use fs::{
     Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp,
 };

@@ -34,7 +34,6 @@ mod check;
 mod content;
 mod dir;
 mod error;
-mod files_ahead;
 mod find;
 mod host;
 mod image;
@@ -61,7 +60,6 @@ pub use check::{
 pub use content::Reader;
 pub use dir::{DirCursor, OwnedDirent};
 pub use error::{Error, Place, Result};
-pub use files_ahead::FILES_AHEAD_BYTES;
 pub use host::{
     Difference, ERRORS_KEPT, ExtractError, ExtractObserver, ExtractOptions, ExtractProblem,
     ExtractSummary, ImageText, Mismatch, Omitted, Side, VerifyError, VerifyObserver, VerifyOptions,

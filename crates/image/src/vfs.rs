@@ -8,15 +8,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use anteros_core::{
-    Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp,
-    unpoisoned,
+    Attr, DirEntry, FileKind, FileSystem, FilesAhead, FsError, FsResult, Ino, Rdev, Seek, StatFs,
+    Timestamp, unpoisoned,
 };
 use anteros_format::Nid;
 use anteros_format::inode::Inode;
 use anteros_trace::profile::Profile;
 
 use crate::dir::DirCursor;
-use crate::files_ahead::{FILE_BYTES_MAX, FilesAhead};
 use crate::pins::{self, Pinned, Pins};
 use crate::serve::ahead::Strides;
 use crate::serve::serving::NeighbourHook;
@@ -152,7 +151,7 @@ impl ImageFs {
     /// Reads a small file; returns whether that is all of it.
     fn read_whole(&self, ino: Ino, data: &mut Vec<u8>) -> FsResult<bool> {
         let inode = self.inode(ino)?;
-        if inode.size > FILE_BYTES_MAX {
+        if inode.size > FilesAhead::FILE_BYTES_MAX {
             return Ok(false);
         }
         let map = self.image.map(&inode)?;

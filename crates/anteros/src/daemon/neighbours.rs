@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anteros_core::Ino;
+use anteros_core::{FilesAhead, Ino};
 use anteros_fuse::Notifier;
-use anteros_image::{FILES_AHEAD_BYTES, ImageFs, Rest, STAND_IN};
+use anteros_image::{ImageFs, Rest, STAND_IN};
 use crossbeam_channel::{Sender, bounded};
 
 use super::metrics::Metrics;
@@ -37,7 +37,7 @@ const WALKS_MAX: usize = 4;
 /// Returns the most memory that this takes with so many workers: for pieces, those being pushed included, for the
 /// packed inode, and for files ahead.
 pub const fn bytes_max(workers: usize) -> usize {
-    (WAITING_MAX + 2) * PIECE_BYTES + packed::bytes_max(workers) + FILES_AHEAD_BYTES
+    (WAITING_MAX + 2) * PIECE_BYTES + packed::bytes_max(workers) + FilesAhead::MEMORY_BYTES
 }
 
 /// Of what neighbours are pushed.

@@ -7,18 +7,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
-use anteros_core::{Ino, unpoisoned};
-
-/// Files up to this length are read ahead. The kernel asks for longer ones in several pieces, and ahead of their reader.
-pub(crate) const FILE_BYTES_MAX: u64 = 64 << 10;
+use crate::{Ino, unpoisoned};
 
 /// So many files are remembered as they were listed.
 const LISTED_MAX: usize = 1024;
-
-/// The most memory that it takes to read files ahead: for those that are listed, whose map has up to twice the room, and for
-/// one that is read.
-pub const FILES_AHEAD_BYTES: usize =
-    LISTED_MAX * (size_of::<Listed>() + 2 * size_of::<(Ino, u64)>()) + FILE_BYTES_MAX as usize;
 
 /// So many files in order make a walk.
 const FILES_MIN: u32 = 3;
@@ -29,7 +21,7 @@ const WINDOW_MAX: u64 = 1 << 20;
 
 /// Files of directories that were listed lately, and those among them that a walk has come by.
 #[derive(Default)]
-pub(crate) struct FilesAhead(Mutex<State>);
+pub struct FilesAhead(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -66,19 +58,28 @@ enum Progress {
 }
 
 impl FilesAhead {
+    /// Files up to this length are read ahead. The kernel asks for longer ones in several pieces, and ahead of their reader.
+    pub const FILE_BYTES_MAX: u64 = 64 << 10;
+
+    /// The most memory that it takes to read files ahead: for those that are listed, whose map has up to twice the room, and
+    /// for one that is read.
+    pub const MEMORY_BYTES: usize = LISTED_MAX
+        * (size_of::<Listed>() + 2 * size_of::<(Ino, u64)>())
+        + Self::FILE_BYTES_MAX as usize;
+
     /// Begins a listing.
-    pub(crate) fn begin(&self) {
+    pub fn begin(&self) {
         let mut state = unpoisoned(self.0.lock());
         state.listing = state.end();
     }
 
     /// Notes a file of the listing whose attributes the kernel is given.
-    pub(crate) fn list(&self, ino: Ino, bytes: u64) {
+    pub fn list(&self, ino: Ino, bytes: u64) {
         unpoisoned(self.0.lock()).list(ino, bytes);
     }
 
     /// Notes that somebody asked for the beginning of a file; returns the files to be read ahead now.
-    pub(crate) fn read(&self, ino: Ino) -> Vec<Ino> {
+    pub fn read(&self, ino: Ino) -> Vec<Ino> {
         let mut state = unpoisoned(self.0.lock());
         match state.goes_on(ino) {
             Some(number) => state.want_behind(number),
@@ -90,15 +91,23 @@ impl FilesAhead {
     }
 
     /// Returns whether a file is still to be read ahead: nobody has asked for it meanwhile.
-    pub(crate) fn is_wanted(&self, ino: Ino) -> bool {
+    pub fn is_wanted(&self, ino: Ino) -> bool {
         let mut state = unpoisoned(self.0.lock());
         state
             .find(ino)
             .is_some_and(|(_, file)| file.progress == Progress::Wanted)
     }
 
+    /// Returns whether a file was read ahead and is kept: whoever reads it need not ask for it.
+    pub fn is_taken(&self, ino: Ino) -> bool {
+        let mut state = unpoisoned(self.0.lock());
+        state
+            .find(ino)
+            .is_some_and(|(_, file)| file.progress == Progress::Taken)
+    }
+
     /// Notes whether somebody keeps a file that was read ahead.
-    pub(crate) fn taken(&self, ino: Ino, is_taken: bool) {
+    pub fn taken(&self, ino: Ino, is_taken: bool) {
         let mut state = unpoisoned(self.0.lock());
         match state.find(ino) {
             Some((_, file)) if is_taken => file.taken(),
@@ -207,7 +216,7 @@ impl Listed {
     }
 
     const fn is_small(&self) -> bool {
-        0 < self.bytes && self.bytes <= FILE_BYTES_MAX
+        0 < self.bytes && self.bytes <= FilesAhead::FILE_BYTES_MAX
     }
 }
 
@@ -305,12 +314,12 @@ mod tests {
         let lengths = [
             5,
             0,
-            FILE_BYTES_MAX + 1,
+            FilesAhead::FILE_BYTES_MAX + 1,
             5,
             u64::MAX,
             0,
             5,
-            FILE_BYTES_MAX,
+            FilesAhead::FILE_BYTES_MAX,
             5,
         ];
         (0..)
