@@ -187,6 +187,10 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
         self.shared.inner.trusted_for()
     }
 
+    fn keeps_listings(&self) -> bool {
+        self.shared.inner.keeps_listings()
+    }
+
     fn keeps_cached(&self) -> bool {
         self.shared.inner.keeps_cached()
     }
@@ -449,6 +453,10 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
             .shared
             .settled(|| listed().ok_or(FsError::NotFound), |attr| attr);
         found.ok()
+    }
+
+    fn lists_first_attributes(&self) -> bool {
+        self.shared.inner.lists_first_attributes()
     }
 
     fn fsync_dir(&self, dir: OpenFile) -> FsResult<()> {

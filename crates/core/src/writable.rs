@@ -169,6 +169,13 @@ pub trait Writable: FileSystem {
         false
     }
 
+    /// Returns whether the listing of a directory that somebody has cached is valid until a name in it changes through this
+    /// file system. A kernel that caches listings opens no directory then: [`open_dir`](Self::open_dir) and
+    /// [`release_dir`](Self::release_dir) are not called, and the handle of each directory is 0.
+    fn keeps_listings(&self) -> bool {
+        false
+    }
+
     /// Tells whether an inode that is there is found by its number also when it was forgotten, or this is another mount: by a lookup of
     /// `.`. Its [`generation`](Self::generation) tells it from others that had the number.
     fn finds_forgotten(&self) -> bool {
@@ -371,6 +378,12 @@ pub trait Writable: FileSystem {
     fn lookup_listed(&self, parent: Ino, name: &[u8]) -> Option<Attr> {
         let _ = (parent, name);
         None
+    }
+
+    /// Returns whether a directory is listed with attributes from its first entry on. The kernel asks for them there before
+    /// anybody has shown to want them; behind that it asks where somebody has.
+    fn lists_first_attributes(&self) -> bool {
+        false
     }
 
     /// The names in a directory survive power loss when this returns.

@@ -32,7 +32,8 @@ const STACK_DEPTH: u32 = 1;
 
 /// Features taken if offered. Opens are answered with ENOSYS, which tells a kernel with `NO_OPEN(DIR)_SUPPORT` to do
 /// without them, and to keep file pages and directory listings cached. With passthrough, files are opened for real after
-/// all.
+/// all, and so they are where they can be written to; directories are, where listings are not to be
+/// [kept](Terms::keeps_listings).
 const WANTED: u64 = init_flag::ASYNC_READ
     | init_flag::ASYNC_DIO
     | init_flag::EXPORT_SUPPORT
@@ -60,8 +61,7 @@ const WANTED_TO_WRITE: u64 = init_flag::BIG_WRITES
 
 /// The part of [`WANTED`] that is for a file system that never changes: to do without opens, and direct access that nobody waits for. After a write of that kind, the kernel neither syncs a file that was opened to be
 /// synced, nor drops the old content that it has cached.
-const ONLY_TO_READ: u64 =
-    init_flag::NO_OPEN_SUPPORT | init_flag::NO_OPENDIR_SUPPORT | init_flag::ASYNC_DIO;
+const ONLY_TO_READ: u64 = init_flag::NO_OPEN_SUPPORT | init_flag::ASYNC_DIO;
 
 /// Features for attributes that are cached for a while: they are learned from listings. The kernel asks for them at the
 /// beginning of a directory, and where something was looked up in it.
@@ -89,6 +89,8 @@ pub struct Terms {
     pub rings: bool,
     /// Tells whether inodes are found that were forgotten, for file handles.
     pub exports: bool,
+    /// Tells whether the kernel may keep listings of directories that change through it alone.
+    pub keeps_listings: bool,
 }
 
 /// Features that the kernel and we agreed upon.
@@ -100,6 +102,8 @@ pub struct Agreed {
     pub writes_back: bool,
     /// SETXATTR has flags of its own.
     pub extended_xattrs: bool,
+    /// No directory is opened.
+    pub keeps_listings: bool,
     /// Requests come over io_uring, as soon as there is a ring for each queue; none come before.
     pub rings: bool,
 }
@@ -146,6 +150,7 @@ pub fn handshake(device: &Device, terms: Terms) -> Result<Agreed, MountError> {
         lends: answer.max_stack_depth > 0,
         writes_back: u64::from(answer.flags) & init_flag::WRITEBACK_CACHE != 0,
         extended_xattrs: u64::from(answer.flags) & init_flag::SETXATTR_EXT != 0,
+        keeps_listings: u64::from(answer.flags) & init_flag::NO_OPENDIR_SUPPORT != 0,
         rings: u64::from(answer.flags2) << 32 & init_flag::OVER_IO_URING != 0,
     })
 }
@@ -191,6 +196,9 @@ fn negotiate(offer: &Offer, terms: Terms) -> Result<InitOut, MountError> {
         Some(_) => WANTED & !ONLY_TO_READ | WANTED_TO_WRITE,
         None => WANTED,
     };
+    if !terms.keeps_listings {
+        flags &= !init_flag::NO_OPENDIR_SUPPORT;
+    }
     if !terms.believes {
         flags &= !TO_BELIEVE;
     }
@@ -246,6 +254,7 @@ mod tests {
         write_back: false,
         rings: false,
         exports: true,
+        keeps_listings: true,
     };
 
     fn offer(major: u32, minor: u32) -> Offer {
@@ -306,6 +315,21 @@ mod tests {
             let acls = u64::from(answer.flags) & init_flag::POSIX_ACL != 0;
             assert_eq!(acls, check_permissions);
             assert_eq!((answer.major, answer.max_readahead), (7, 131_072));
+        }
+    }
+
+    #[test]
+    fn directories_are_opened_unless_listings_are_kept() {
+        for (keeps_listings, write_len_max) in
+            [(false, Some(4096)), (true, Some(4096)), (true, None)]
+        {
+            let terms = Terms {
+                keeps_listings,
+                write_len_max,
+                ..TERMS
+            };
+            let flags = u64::from(negotiate(&offer(7, 45), terms).unwrap().flags);
+            assert_eq!(flags & init_flag::NO_OPENDIR_SUPPORT != 0, keeps_listings);
         }
     }
 

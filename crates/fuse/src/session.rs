@@ -106,11 +106,13 @@ impl Session {
             write_back: write_len_max.is_some() && options.write_back,
             rings: queues.is_ok(),
             exports: fs.writable().is_none_or(Writable::finds_forgotten),
+            keeps_listings: fs.writable().is_none_or(Writable::keeps_listings),
         };
         let agreed = handshake(&device, terms)?;
         let device = Arc::new(device);
         let mut dispatcher = Dispatcher::new(fs);
         dispatcher.set_extended_xattrs(agreed.extended_xattrs);
+        dispatcher.set_keeps_listings(agreed.keeps_listings);
         if agreed.writes_back {
             dispatcher.set_write_back();
         }

@@ -141,6 +141,10 @@ impl Writable for Hollow {
         true
     }
 
+    fn keeps_listings(&self) -> bool {
+        true
+    }
+
     /// Inodes stay as long as they have a name; those without one are few, and stay until the end.
     fn forget(&self, _: Ino, _: u64) {}
 
@@ -247,6 +251,10 @@ impl Writable for Hollow {
 
     fn lookup_listed(&self, parent: Ino, name: &[u8]) -> Option<Attr> {
         self.lookup(parent, name).ok()
+    }
+
+    fn lists_first_attributes(&self) -> bool {
+        true
     }
 
     fn fsync_dir(&self, _: OpenFile) -> FsResult<()> {

@@ -41,6 +41,8 @@ pub struct Dispatcher {
     pub(super) write_back: Option<WriteBack>,
     /// Tells whether SETXATTR has flags of its own.
     pub(super) extended_xattrs: bool,
+    /// Tells whether no directory is opened.
+    pub(super) keeps_listings: bool,
     /// There if each file has its own.
     pub(super) readahead: Option<ByFile>,
     /// For how long the kernel may trust names and attributes.
@@ -62,6 +64,7 @@ impl Dispatcher {
             file_lender: None,
             write_back: None,
             extended_xattrs: false,
+            keeps_listings: false,
             readahead: None,
         }
     }
@@ -104,6 +107,11 @@ impl Dispatcher {
     /// Sets whether SETXATTR has flags of its own.
     pub fn set_extended_xattrs(&mut self, extended: bool) {
         self.extended_xattrs = extended;
+    }
+
+    /// Sets whether directories are listed without being opened.
+    pub fn set_keeps_listings(&mut self, keeps: bool) {
+        self.keeps_listings = keeps;
     }
 
     /// Returns whether the kernel writes back.

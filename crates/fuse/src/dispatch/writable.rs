@@ -101,6 +101,9 @@ impl Writing<'_> {
             op::REMOVEXATTR => args
                 .name()
                 .and_then(|name| self.done_for_all(self.fs.removexattr(self.ino, name))),
+            // The kernel asks no more, and opens and releases nothing.
+            op::OPENDIR if self.dispatcher.keeps_listings => Err(Errno::NOSYS),
+            op::RELEASEDIR if self.dispatcher.keeps_listings => Ok(0),
             op::OPENDIR => self.opendir(out),
             op::READDIR => self.readdir(args, out),
             op::READDIRPLUS => self.readdirplus(args, out),

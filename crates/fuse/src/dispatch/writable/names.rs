@@ -71,13 +71,14 @@ impl Writing<'_> {
     /// complete, so there is none that has to be forgotten for want of room. An entry that is not there any
     /// more, or cannot be looked up at once, is listed without attributes.
     ///
-    /// So is the beginning of a directory, of which the kernel always asks for them: who lists names alone
-    /// would pay for it. Once something in the directory was looked up, it asks for more of them.
+    /// So is the beginning of a directory, of which the kernel always asks for them, unless the file system
+    /// gives them there as well: who lists names alone would pay for it. Once something in the directory was
+    /// looked up, the kernel asks for more of them.
     pub(super) fn readdirplus(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
         let read: ReadIn = args.take()?;
         let buf = out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
         let mut page = self.list(&read, DirPage::plus(buf))?;
-        if read.offset == 0 {
+        if read.offset == 0 && !self.fs.lists_first_attributes() {
             return Ok(page.len());
         }
         page.fill_entries(|listed| {
