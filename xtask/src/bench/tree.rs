@@ -5,12 +5,15 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::lstat;
+
 use crate::outcome::Outcome;
 
 /// States what an inode takes in ext4, at the most.
 const INODE_BYTES: u64 = 4096;
 
-/// Calls a function with each regular file that holds data, in the order in which directories list them.
+/// Calls a function with each regular file that holds data, in the order in which directories list them. No file is asked for
+/// its birth time, which the standard library does, and tar, cp and grep do not.
 ///
 /// # Errors
 /// When a directory cannot be read, or the function fails.
@@ -24,7 +27,7 @@ pub(super) fn walk(
         if kind.is_dir() {
             walk(&entry.path(), file)?;
         } else if kind.is_file() {
-            let bytes = entry.metadata()?.len();
+            let bytes = lstat(entry.path())?.st_size as u64;
             if bytes > 0 {
                 file(&entry.path(), bytes)?;
             }

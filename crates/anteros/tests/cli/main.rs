@@ -37,6 +37,7 @@ mod log_layers;
 mod log_messages;
 mod log_resize;
 mod log_tools;
+mod log_trees;
 mod log_writeback;
 mod looking;
 mod many_links;

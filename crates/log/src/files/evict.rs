@@ -21,6 +21,11 @@ impl Files {
         bytes.min(self.store.options().memory_bytes / 4)
     }
 
+    /// Returns whether inodes are known to so many that no more are to be, but those that somebody asks for.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.lookups.len() * ENTRY_BYTES > self.store.options().memory_bytes / 8
+    }
+
     /// Lets go of what was not used for long, if there is too much. It looks now and then; there is room for what comes until
     /// it looks again.
     pub(crate) fn shrink(&mut self) {

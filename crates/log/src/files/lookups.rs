@@ -1,6 +1,6 @@
 //! Lookup counts of inodes, and the eviction of orphans that no lookup keeps any more.
 
-use anteros_core::FsResult;
+use anteros_core::{FsError, FsResult};
 
 use crate::files::Files;
 use crate::layout::node::FILE_BLOCKS;
@@ -15,6 +15,30 @@ impl Files {
     /// Returns whether somebody has a file open for writing.
     pub(crate) fn is_written(&self, ino: u32) -> bool {
         self.writers.contains_key(&ino)
+    }
+
+    /// Begins to give content of a file away, which keeps its inode. Returns false if nobody knows the file, or somebody writes
+    /// to it. Where nothing changes, lookups are not counted.
+    pub(crate) fn begin_giving(&mut self, ino: u32) -> bool {
+        let is_known = self.is_looked_up(ino) || self.store.options().read_only;
+        let may = is_known && !self.is_written(ino) && self.given.insert(ino);
+        if may {
+            self.add_lookup(ino);
+        }
+        may
+    }
+
+    /// Ends it, but for the inode, which is to be forgotten once.
+    pub(crate) fn end_giving(&mut self, ino: u32) {
+        self.given.remove(&ino);
+    }
+
+    /// Refuses for now to change a file whose content is being given away.
+    pub(crate) fn check_not_given(&self, ino: u32) -> FsResult<()> {
+        match self.given.contains(&ino) {
+            true => Err(FsError::Later),
+            false => Ok(()),
+        }
     }
 
     /// One open file for writing more. Returns which one it is, since the mount.

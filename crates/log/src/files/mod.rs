@@ -54,6 +54,8 @@ pub(crate) struct Files {
     lookups: HashMap<u32, u64>,
     /// Number of open handles of each inode that can write.
     writers: HashMap<u32, u64>,
+    /// Files whose content is given to whoever caches it: nobody changes it meanwhile.
+    given: BTreeSet<u32>,
     /// Number of files that were opened for writing.
     opened: u64,
     /// Inodes without a name that a lookup still keeps.
@@ -76,6 +78,7 @@ impl Files {
             unrecorded: Unrecorded::default(),
             lookups: HashMap::new(),
             writers: HashMap::new(),
+            given: BTreeSet::new(),
             opened: 0,
             orphans: BTreeSet::new(),
             evicting: BTreeMap::new(),

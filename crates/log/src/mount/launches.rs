@@ -7,6 +7,7 @@ use std::time::Duration;
 use anteros_core::{FsError, FsResult, Ino, Timestamp, unpoisoned};
 
 use crate::cleaning::launches::{FileReads, Launches, ROUNDS, Version};
+use crate::compress::kind::ContentKind;
 use crate::layout::BLOCK_BYTES;
 use crate::mount::log::{Log, ReadDone};
 use crate::mount::recording::Recording;
@@ -99,6 +100,12 @@ impl Log {
     pub(crate) fn records_launches(&self) -> bool {
         let recording = self.launches.get();
         recording.is_some_and(|recording| recording.is_asked)
+    }
+
+    /// Returns whether reads of such files are recorded.
+    pub(super) fn is_recorded(&self, kind: ContentKind) -> bool {
+        let recording = self.launches.get();
+        recording.is_some_and(|recording| recording.wants(kind))
     }
 
     /// Shows what was recorded of launches, if that is recorded. Reads wait meanwhile.

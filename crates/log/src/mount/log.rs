@@ -3,8 +3,8 @@
 //! One lock, that of the state, covers all that changes. What may take long happens outside of it: reading content from
 //! the device, under a second lock that keeps segments from being filled anew meanwhile; writing, see [`Writer`]; and
 //! flushing, which whoever comes first does for all who wait. Locks are taken in this order: that of
-//! pushing, that of the flush, that of the turn, the state, that of the readers, the writer's, that of what is read ahead. That
-//! of the launches is taken alone, that of the files to be compressed alone or last.
+//! the flush, that of the turn, the state, that of the readers, the writer's, that of what is read ahead. That
+//! of the launches is taken alone, that of the files to be compressed, and that of files ahead, alone or last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 use std::thread::{self, JoinHandle};
 
-use anteros_core::{FsError, FsResult, Ino, WritableDevice, unpoisoned};
+use anteros_core::{FilesAhead, FsError, FsResult, Ino, WritableDevice, unpoisoned};
 
 use crate::compress::policy::Policy;
 use crate::durable::Durable;
@@ -59,8 +59,8 @@ pub struct Log {
     pub(crate) ahead: Arc<Ahead>,
     /// Tells whether there is a consumer of blocks read ahead.
     pub(crate) prefetches: AtomicBool,
-    /// Held while content is given to who has not asked for it.
-    pub(crate) pushing: Mutex<()>,
+    /// Files that a reader of a tree will ask for next.
+    pub(super) files_ahead: FilesAhead,
     /// Held by whoever flushes.
     flushing: Mutex<Speed>,
     /// Held by whoever gives back what large inodes held that are gone.
@@ -171,7 +171,7 @@ impl Log {
             reading: state.store.reading(),
             ahead: state.store.ahead().clone(),
             prefetches: AtomicBool::new(false),
-            pushing: Mutex::default(),
+            files_ahead: FilesAhead::default(),
             flushing: Mutex::default(),
             leaving_max: state.store.leaving_max(),
             state: Mutex::new(State::new(state)),

@@ -15,6 +15,7 @@ mod atomic;
 mod change;
 mod compact;
 mod estimate;
+mod files_ahead;
 mod footprint;
 mod gc;
 mod launches;

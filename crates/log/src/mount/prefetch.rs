@@ -2,14 +2,16 @@
 //! whoever caches them.
 //!
 //! What is given to a cache must be what the file holds at that moment. Nobody can write to a file without having opened it for
-//! that, or changing its size; both wait for what is being given. So files that are open for writing get nothing.
+//! that, or changing its size; both are [refused](anteros_core::FsError::Later) while some of it is being given, to be tried again. So files
+//! that are open for writing get nothing. Whoever gives waits for readers of the same pages, and those for a thread that serves
+//! requests: so no such thread may wait for whoever gives.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use anteros_core::{FsResult, Ino, unpoisoned};
+use anteros_core::{FsResult, Ino, Writable, unpoisoned};
 
 use crate::layout::BLOCK_BYTES;
 use crate::layout::packed::Slot;
@@ -23,8 +25,8 @@ use crate::store::medium::{BLOCK, vanished};
 
 impl Log {
     /// Gives `store` pages that were not asked for but will be: inode, offset, content, which it may drop. A thread of its own
-    /// calls it, and holds nothing that any other call of the log waits for, but for those that open a file for writing or
-    /// change its size.
+    /// calls it, and holds nothing that any other call of the log waits for. To open that file for writing, or to change its
+    /// size, is refused meanwhile, by [`Later`](anteros_core::FsError::Later).
     ///
     /// # Errors
     ///
@@ -41,6 +43,7 @@ impl Log {
                 let _ = match job {
                     Job::Read(all, rest) => log.prefetch_blocks(all, rest, &store),
                     Job::Opened(ino) => log.push_here(0..u64::MAX, Some(ino), &store).map(drop),
+                    Job::Files(files) => log.push_files(&files, &store),
                 };
             }
         };
@@ -100,11 +103,20 @@ impl Log {
     /// Pushes the pages of a chunk that nobody has read to the page cache, if they are what the file holds, and all of it is here.
     fn push(
         &self,
+        place: (u64, u8),
+        slot: &Slot,
+        store: &impl Fn(Ino, u64, &[u8]) -> bool,
+    ) -> FsResult<bool> {
+        let push = || self.push_chunk(place, slot, store);
+        self.while_unchanged(slot.ino, push).unwrap_or(Ok(false))
+    }
+
+    fn push_chunk(
+        &self,
         (block, number): (u64, u8),
         slot: &Slot,
         store: &impl Fn(Ino, u64, &[u8]) -> bool,
     ) -> FsResult<bool> {
-        let _pushing = unpoisoned(self.pushing.lock());
         let Some((at, size)) = self.lock().as_cached(slot, block, number)? else {
             return Ok(false);
         };
@@ -140,22 +152,39 @@ impl Log {
         Ok(true)
     }
 
-    /// Waits for content of files that is being given away: what is given from here on is what they hold now.
-    pub(crate) fn settle_pushed(&self) {
-        drop(unpoisoned(self.pushing.lock()));
+    /// Gives content of a file away, which nobody changes meanwhile; `None` if nobody knows the file, or somebody writes to it.
+    /// No other inode gets its number until that is done.
+    pub(super) fn while_unchanged<T>(&self, ino: u32, give: impl FnOnce() -> T) -> Option<T> {
+        let may = self.lock().files.begin_giving(ino);
+        may.then(|| {
+            let _giving = Giving { log: self, ino };
+            give()
+        })
+    }
+}
+
+/// Keeps a file from being changed.
+struct Giving<'a> {
+    log: &'a Log,
+    ino: u32,
+}
+
+impl Drop for Giving<'_> {
+    fn drop(&mut self) {
+        self.log.lock().files.end_giving(self.ino);
+        self.log.forget(Ino(self.ino.into()), 1);
     }
 }
 
 impl State {
-    /// The place of a chunk and the size of its file, if all of it is what a file holds that somebody knows and nobody writes to.
+    /// The place of a chunk and the size of its file, if all of it is what the file holds.
     fn as_cached(
         &mut self,
         slot: &Slot,
         block: u64,
         number: u8,
     ) -> FsResult<Option<(Slotted, u64)>> {
-        let is_used = self.files.is_looked_up(slot.ino) && !self.files.is_written(slot.ino);
-        if !is_used || !self.store.is_occupied(block, number) {
+        if !self.store.is_occupied(block, number) {
             return Ok(None);
         }
         let range = slot.lblk..slot.lblk.saturating_add(slot.blocks.into());

@@ -14,6 +14,7 @@ use crate::files::names::SETGID;
 use crate::files::{acl, layers};
 use crate::layout::{BLOCK_BYTES, Corrupt, ROOT};
 use crate::mount::log::Log;
+use crate::mount::state::State;
 
 /// `open(2)`: each write goes to the end.
 const O_APPEND: u32 = 0o2000;
@@ -47,11 +48,43 @@ fn check_space_of(name: &[u8]) -> FsResult<()> {
     }
 }
 
+/// Returns whether a file that is opened with these flags can be written to.
+const fn writes(flags: u32) -> bool {
+    flags & O_ACCMODE != 0
+}
+
 fn number(ino: Ino) -> FsResult<u32> {
     u32::try_from(ino.0).map_err(|_| FsError::NotFound)
 }
 
 impl Log {
+    fn apply(&self, ino: u32, changes: &Changes) -> FsResult<Attr> {
+        self.change(|state| {
+            state.apply(ino, changes)?;
+            state.attr(ino)
+        })
+    }
+
+    /// Makes changes of which the size of a file is one.
+    fn resize(&self, ino: u32, size: u64, changes: &Changes) -> FsResult<Attr> {
+        {
+            let mut state = self.lock();
+            state.files.check_not_given(ino)?;
+            state.files.writes_more(ino);
+        }
+        let changed = self.shorten(ino, size);
+        let changed = changed.and_then(|()| self.apply(ino, changes));
+        self.end_writing(&mut self.lock(), ino);
+        changed
+    }
+
+    fn end_writing(&self, state: &mut State, ino: u32) {
+        state.files.writes_no_more(ino);
+        if !state.files.is_written(ino) {
+            self.preparing.note_closed(ino);
+        }
+    }
+
     /// Opens what was made and is held. If that fails nobody will hear of it, and nobody holds it.
     fn open_new(&self, attr: Attr, flags: u32) -> FsResult<(Attr, u64)> {
         match self.open(attr.ino, flags) {
@@ -92,6 +125,12 @@ impl FileSystem for Log {
         self.lock().attr(number(ino)?)
     }
 
+    fn getattr_listed(&self, ino: Ino, _kind: FileKind) -> Option<Attr> {
+        let attr = self.getattr(ino).ok()?;
+        self.note_listed(&attr);
+        Some(attr)
+    }
+
     fn born(&self, ino: Ino) -> FsResult<Option<Timestamp>> {
         Ok(Some(
             self.lock().live(number(ino)?)?.inode().attributes.btime,
@@ -104,6 +143,9 @@ impl FileSystem for Log {
         from: u64,
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> FsResult<()> {
+        if from == 0 {
+            self.files_ahead.begin();
+        }
         let mut from = from;
         loop {
             // Whoever visits may ask us something.
@@ -154,6 +196,9 @@ impl FileSystem for Log {
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
+        if offset == 0 {
+            self.go_ahead(ino);
+        }
         let ino = number(ino)?;
         let mut state = self.lock();
         match state.live(ino)?.kind() {
@@ -219,6 +264,10 @@ impl Writable for Log {
         !self.records_launches()
     }
 
+    fn keeps_listings(&self) -> bool {
+        true
+    }
+
     fn finds_forgotten(&self) -> bool {
         true
     }
@@ -252,18 +301,22 @@ impl Writable for Log {
         let ino = number(ino)?;
         let mut state = self.lock();
         state.live(ino)?;
+        if writes(flags) {
+            state.files.check_not_given(ino)?;
+        }
         state.add_lookup(ino);
         if self.prefetches.load(Ordering::Relaxed) {
             self.ahead.note_opened(ino);
         }
         let appends = if flags & O_APPEND != 0 { APPENDS } else { 0 };
-        if flags & O_ACCMODE == 0 {
+        if !writes(flags) {
+            if self.files_ahead.is_taken(Ino(ino.into())) {
+                // It will not be asked for.
+                state.note_read(ino)?;
+            }
             return Ok(appends);
         }
-        let handle = state.files.writes_more(ino) << HANDLE_BITS | appends | WRITES;
-        drop(state);
-        self.settle_pushed();
-        Ok(handle)
+        Ok(state.files.writes_more(ino) << HANDLE_BITS | appends | WRITES)
     }
 
     fn create(&self, new: &New<'_>, flags: u32) -> FsResult<(Attr, u64)> {
@@ -295,10 +348,7 @@ impl Writable for Log {
         if let Some(ino) = number(file.ino).ok().filter(|_| file.handle & WRITES != 0) {
             let is_dropped = {
                 let mut state = self.lock();
-                state.files.writes_no_more(ino);
-                if !state.files.is_written(ino) {
-                    self.preparing.note_closed(ino);
-                }
+                self.end_writing(&mut state, ino);
                 state.abort_atomic(ino, file.handle)
             };
             self.tell_aborted(ino, is_dropped);
@@ -385,18 +435,10 @@ impl Writable for Log {
 
     fn change(&self, ino: Ino, _file: Option<OpenFile>, changes: &Changes) -> FsResult<Attr> {
         let ino = number(ino)?;
-        if let Some(size) = changes.size {
-            self.shorten(ino, size)?;
+        match changes.size {
+            Some(size) => self.resize(ino, size, changes),
+            None => self.apply(ino, changes),
         }
-        Log::change(self, |state| {
-            state.apply(ino, changes)?;
-            state.attr(ino)
-        })
-        .inspect(|_| {
-            if changes.size.is_some() {
-                self.settle_pushed();
-            }
-        })
     }
 
     fn make(&self, new: &New<'_>, rdev: Rdev) -> FsResult<Attr> {
@@ -523,6 +565,20 @@ impl Writable for Log {
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> FsResult<()> {
         self.readdir(dir.ino, from, visit)
+    }
+
+    fn lookup_listed(&self, parent: Ino, name: &[u8]) -> Option<Attr> {
+        // A record has what programs look up.
+        if self.records_launches() || self.lock().files.is_crowded() {
+            return None;
+        }
+        let attr = self.lookup(parent, name).ok()?;
+        self.note_listed(&attr);
+        Some(attr)
+    }
+
+    fn lists_first_attributes(&self) -> bool {
+        true
     }
 
     fn fsync_dir(&self, _dir: OpenFile) -> FsResult<()> {

@@ -94,6 +94,8 @@ pub(crate) enum Job {
     Read(Range<u64>, Range<u64>),
     /// A file was opened: what is here of it is to be given to users.
     Opened(u32),
+    /// These files are to be given to users.
+    Files(Vec<u32>),
 }
 
 /// Describes how many blocks are read ahead.
@@ -381,6 +383,12 @@ impl Ahead {
             inner.ask(Job::Opened(ino));
             self.has_work.notify_one();
         }
+    }
+
+    /// Somebody will read these files.
+    pub(crate) fn note_files(&self, files: Vec<u32>) {
+        self.lock().ask(Job::Files(files));
+        self.has_work.notify_one();
     }
 
     /// Returns what is to be done; none when it is over.
