@@ -21,7 +21,7 @@ impl Files {
         bytes.min(self.store.options().memory_bytes / 4)
     }
 
-    /// Returns whether inodes are known to so many that no more are to be, but those that somebody asks for.
+    /// Returns whether so many inodes are looked up that those which are only listed are not to be added.
     pub(crate) fn is_crowded(&self) -> bool {
         self.lookups.len() * ENTRY_BYTES > self.store.options().memory_bytes / 8
     }

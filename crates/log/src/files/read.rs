@@ -133,7 +133,7 @@ impl Plan {
             run.fill(|offset, bytes| device.read_at(offset, bytes), buf)?;
         }
         for runs in self.packed.chunk_by(PackedRun::is_one_chunk_with) {
-            let read = |block| Ok(read_block(device, block)?.into());
+            let read = |block| read_block(device, block);
             let (chunk, _) = unpack::chunk(runs[0].owner, runs[0].at, read)?;
             runs.iter().for_each(|run| run.fill(&chunk, buf));
         }

@@ -1,4 +1,4 @@
-//! Small files that whoever reads a tree will ask for next, given to whoever caches them; see [`FilesAhead`].
+//! Small files that a reader of a tree will ask for next, stored in the cache of the kernel before that; see [`FilesAhead`].
 
 use std::sync::atomic::Ordering;
 
@@ -7,7 +7,7 @@ use anteros_core::{Attr, FileKind, FilesAhead, FsResult, Ino};
 use crate::mount::log::Log;
 
 impl Log {
-    /// Notes a file whose attributes whoever lists a directory is given.
+    /// Notes a file of a listing that tells attributes.
     pub(super) fn note_listed(&self, attr: &Attr) {
         if attr.kind == FileKind::Regular && self.prefetches.load(Ordering::Relaxed) {
             self.files_ahead.list(attr.ino, attr.size);

@@ -6,7 +6,7 @@
 //! the flush, that of the turn, the state, that of the readers, the writer's, that of what is read ahead. That
 //! of the launches is taken alone, that of the files to be compressed, and that of files ahead, alone or last.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,8 @@ use crate::durable::Durable;
 use crate::durable::recover::{self, Recovery};
 use crate::error::LogError;
 use crate::files::read::{PackedRun, Plan};
-use crate::layout::{BLOCK_BYTES, Block};
+use crate::layout::{BLOCK_BYTES, packed};
+use crate::mount::blocks::Blocks;
 use crate::mount::preparing::Preparing;
 use crate::mount::recording::Recording;
 use crate::mount::speed::Speed;
@@ -269,13 +270,13 @@ impl Log {
         }
         let blocks = self.packed_blocks(plan)?;
         let mut done = ClassStatistics {
-            read_blocks: blocks.len() as u64,
-            read_stored_pages: blocks.values().map(|block| unpack::pages_in(block)).sum(),
+            read_blocks: blocks.iter().count() as u64,
+            read_stored_pages: blocks.iter().map(packed::pages_in).sum(),
             read_pages: runs.len() as u64,
             ..ClassStatistics::default()
         };
         for runs in runs.chunk_by(PackedRun::is_one_chunk_with) {
-            let read = |block| blocks.get(&block).cloned().ok_or_else(vanished);
+            let read = |block| blocks.get(block).ok_or_else(vanished);
             let (chunk, took) = unpack::chunk(runs[0].owner, runs[0].at, read)?;
             runs.iter().for_each(|run| run.fill(&chunk, buf));
             done.decompressing += took;
@@ -290,24 +291,25 @@ impl Log {
     }
 
     /// The blocks that chunks lie in, those that are near each other by one read.
-    fn packed_blocks(&self, plan: &Plan) -> FsResult<BTreeMap<u64, Arc<Block>>> {
+    fn packed_blocks(&self, plan: &Plan) -> FsResult<Blocks> {
         let runs = &plan.packed;
-        let places: BTreeSet<u64> = runs.iter().flat_map(|run| run.at.blocks()).collect();
-        let places: Vec<u64> = places.into_iter().collect();
-        let mut blocks = BTreeMap::new();
+        let mut places: Vec<u64> = runs.iter().flat_map(|run| run.at.blocks()).collect();
+        places.sort_unstable();
+        places.dedup();
+        let mut blocks = Blocks::default();
         for near in places.chunk_by(|left, right| left + BRIDGED > *right) {
             let (first, last) = (near[0], near[near.len() - 1]);
             self.read_near(first..last + 1, plan);
             let kept = near.iter().map_while(|&block| self.ahead.get(block));
             let kept: Vec<_> = near.iter().copied().zip(kept).collect();
             if kept.len() == near.len() {
-                blocks.extend(kept);
+                kept.into_iter()
+                    .for_each(|(place, block)| blocks.push_kept(place, block));
                 continue;
             }
             let mut bytes = vec![0; (last + 1 - first) as usize * BLOCK_BYTES];
             self.read_device(plan, first * BLOCK, &mut bytes)?;
-            let read = bytes.chunks_exact(BLOCK_BYTES).flat_map(<&Block>::try_from);
-            blocks.extend((first..).zip(read.map(|block| Arc::new(*block))));
+            blocks.push_read(first, bytes);
         }
         if self.prefetches.load(Ordering::Relaxed) {
             self.note_read(runs, &blocks);
@@ -329,13 +331,16 @@ impl Log {
     }
 
     /// Has that read ahead which will be wanted behind these.
-    fn note_read(&self, runs: &[PackedRun], blocks: &BTreeMap<u64, Arc<Block>>) {
+    fn note_read(&self, runs: &[PackedRun], blocks: &Blocks) {
         let runs: Vec<_> = runs.iter().filter(|run| !run.near.is_empty()).collect();
+        if runs.is_empty() {
+            return;
+        }
         self.ahead.note_read(runs.iter().map(|run| run.owner));
         // Not those that were read with them: they may not have been written yet.
         let places: BTreeSet<u64> = runs.iter().flat_map(|run| run.at.blocks()).collect();
         for place in places {
-            if let Some(block) = blocks.get(&place) {
+            if let Some(block) = blocks.get(place) {
                 self.ahead.keep(place, &block[..]);
             }
         }

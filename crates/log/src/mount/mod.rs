@@ -12,6 +12,7 @@
 
 mod answers;
 mod atomic;
+mod blocks;
 mod change;
 mod compact;
 mod estimate;

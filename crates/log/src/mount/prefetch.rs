@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use anteros_core::{FsResult, Ino, Writable, unpoisoned};
+use anteros_core::{FsResult, Ino, unpoisoned};
 
 use crate::layout::BLOCK_BYTES;
 use crate::layout::packed::Slot;
@@ -171,8 +171,9 @@ struct Giving<'a> {
 
 impl Drop for Giving<'_> {
     fn drop(&mut self) {
-        self.log.lock().files.end_giving(self.ino);
-        self.log.forget(Ino(self.ino.into()), 1);
+        let mut state = self.log.lock();
+        state.files.end_giving(self.ino);
+        self.log.forget_with(state, self.ino, 1);
     }
 }
 

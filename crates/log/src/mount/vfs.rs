@@ -1,6 +1,7 @@
 //! The log as a [`FileSystem`] that can be written to.
 
 use std::ops::ControlFlow;
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -82,6 +83,17 @@ impl Log {
         state.files.writes_no_more(ino);
         if !state.files.is_written(ino) {
             self.preparing.note_closed(ino);
+        }
+    }
+
+    /// See [`forget`](Writable::forget).
+    pub(super) fn forget_with(&self, mut state: MutexGuard<'_, State>, ino: u32, times: u64) {
+        // What could not be removed now is an orphan of the next checkpoint.
+        let _ = state.forget(ino, times);
+        let has_evicting = state.files.has_evicting();
+        drop(state);
+        if has_evicting {
+            let _ = self.reclaim();
         }
     }
 
@@ -284,16 +296,8 @@ impl Writable for Log {
     }
 
     fn forget(&self, ino: Ino, times: u64) {
-        let Ok(ino) = number(ino) else {
-            return;
-        };
-        // What could not be removed now is an orphan of the next checkpoint.
-        let mut state = self.lock();
-        let _ = state.forget(ino, times);
-        let has_evicting = state.files.has_evicting();
-        drop(state);
-        if has_evicting {
-            let _ = self.reclaim();
+        if let Ok(ino) = number(ino) {
+            self.forget_with(self.lock(), ino, times);
         }
     }
 

@@ -73,7 +73,7 @@ impl Packer {
             lblk: slot.lblk,
         };
         let head = Slotted { sequence: 0, ..at };
-        let (slot, bytes) = stored(whose, head, |block| Ok(self.store.fetch(block)?.into()))?;
+        let (slot, bytes) = stored(whose, head, |block| self.store.fetch(block))?;
         let chunk = Chunk {
             ino: slot.ino,
             lblk: slot.lblk,

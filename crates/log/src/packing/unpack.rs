@@ -1,5 +1,6 @@
 //! Chunks out of packed blocks, and logical blocks out of chunks.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,7 +38,7 @@ impl Packer {
     /// The logical blocks that the chunk holds of which this one is.
     pub(crate) fn read_chunk(&mut self, ino: u32, lblk: u32, at: Slotted) -> FsResult<Vec<u8>> {
         let whose = Owner { ino, lblk };
-        let (pages, took) = chunk(whose, at, |block| Ok(self.store.fetch(block)?.into()))?;
+        let (pages, took) = chunk(whose, at, |block| self.store.fetch(block))?;
         let class = self.class(ino)?;
         self.store.statistics_mut().class_mut(class).decompressing += took;
         Ok(pages)
@@ -45,13 +46,13 @@ impl Packer {
 }
 
 /// The chunk that a logical block is said to lie in: its slot, and its bytes as they are stored.
-pub(super) fn stored(
+pub(super) fn stored<B: Borrow<Block>>(
     whose: Owner,
     at: Slotted,
-    mut read: impl FnMut(u64) -> FsResult<Arc<Block>>,
+    mut read: impl FnMut(u64) -> FsResult<B>,
 ) -> FsResult<(Slot, Vec<u8>)> {
     let block = read(at.block)?;
-    let (_, slots) = packed::parse(&block)?;
+    let (_, slots) = packed::parse(block.borrow())?;
     let slot = slots.get(usize::from(at.slot)).copied();
     let lblk = whose.lblk.checked_sub(at.sequence.into());
     let slot = slot.filter(|slot| {
@@ -64,10 +65,11 @@ pub(super) fn stored(
     });
     let slot =
         slot.ok_or_else(|| broken("the slot does not hold what a pointer says", at.block))?;
-    let mut bytes = slot.bytes(&block).to_vec();
+    let mut bytes = Vec::with_capacity(at.blocks().count() * BLOCK_BYTES);
+    bytes.extend_from_slice(slot.bytes(block.borrow()));
     for place in at.blocks().skip(1) {
         let block = read(place)?;
-        let (_, slots) = packed::parse(&block)?;
+        let (_, slots) = packed::parse(block.borrow())?;
         let whole = Slot {
             continued: true,
             continues: place < *at.blocks().end(),
@@ -83,31 +85,22 @@ pub(super) fn stored(
                 }
         });
         let rest = rest.ok_or_else(|| broken("it does not go on with the chunk before", place))?;
-        bytes.extend_from_slice(rest.bytes(&block));
+        bytes.extend_from_slice(rest.bytes(block.borrow()));
     }
     Ok((slot, bytes))
 }
 
 /// All pages of the chunk that a logical block lies in, and for how long they were decompressed.
-pub(crate) fn chunk(
+pub(crate) fn chunk<B: Borrow<Block>>(
     whose: Owner,
     at: Slotted,
-    read: impl FnMut(u64) -> FsResult<Arc<Block>>,
+    read: impl FnMut(u64) -> FsResult<B>,
 ) -> FsResult<(Vec<u8>, Duration)> {
     let (slot, bytes) = stored(whose, at, read)?;
     let begun = Instant::now();
     let pages = chunks::expand(&slot, &bytes);
     let pages = pages.ok_or_else(|| broken("a chunk cannot be decoded", at.block))?;
     Ok((pages, begun.elapsed()))
-}
-
-/// Returns how many compressed pages are in a block, valid or not; those of a chunk are where it begins.
-pub(crate) fn pages_in(block: &Block) -> u64 {
-    let slots = packed::parse(block).map_or_else(|_| Vec::new(), |(_, slots)| slots);
-    let chunks = slots
-        .iter()
-        .filter(|slot| slot.kind == SlotKind::Data && !slot.continued);
-    chunks.map(|slot| u64::from(slot.blocks)).sum()
 }
 
 /// A page of a chunk.

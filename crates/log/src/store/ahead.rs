@@ -4,7 +4,6 @@
 //! pages in the same blocks as well; who goes on reading behind that, the blocks behind, in ever larger pieces; and who reads
 //! what launches do again and again, is given what comes next at once, and that goes on as long as most of it is of files in use.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::{Range, RangeInclusive};
@@ -13,9 +12,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use anteros_core::unpoisoned;
 
-use crate::layout::packed::{self, Slot, SlotKind};
+use crate::layout::packed::Slot;
 use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, Block};
+use crate::store::kept::{Kept, KeptBlocks};
 use crate::store::recent_reads::RecentReads;
 
 /// Packed blocks that are read ahead at once, at first where reads go on, and at most: 1 MiB.
@@ -50,42 +50,6 @@ const LATELY_MAX: usize = 32;
 
 /// Pieces that wait to be read.
 const WAITING_MAX: usize = 16;
-
-/// A block that was read.
-#[derive(Debug, Clone)]
-pub(crate) struct Kept {
-    pub(crate) block: Arc<Block>,
-    /// Its slots, if it is a packed one.
-    slots: Arc<[Slot]>,
-    /// Logical blocks that launches want from here on, if that is known.
-    left: Option<u64>,
-    /// Those whose pages the users have been given.
-    pushed: u32,
-}
-
-impl Kept {
-    fn new(block: &Block) -> Self {
-        let (header, slots) = packed::parse(block).unwrap_or_default();
-        Self {
-            block: Arc::new(*block),
-            slots: slots.into(),
-            left: Some(header.left.into()).filter(|&left| left > 0),
-            pushed: 0,
-        }
-    }
-
-    /// The chunks that begin here and that no user has been given, with the numbers of their slots.
-    pub(crate) fn unpushed(&self) -> impl Iterator<Item = (u8, &Slot)> {
-        let slots = (0..).zip(self.slots.iter());
-        slots.filter(|(number, slot)| {
-            slot.kind == SlotKind::Data && !slot.continued && self.pushed >> number & 1 == 0
-        })
-    }
-
-    fn is_spent(&self) -> bool {
-        self.unpushed().next().is_none()
-    }
-}
 
 /// Tells what is to be done by whoever reads ahead.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,7 +94,7 @@ struct Stream {
 }
 
 struct Inner {
-    kept: BTreeMap<u64, Kept>,
+    kept: KeptBlocks,
     /// Keys of `kept`, the oldest first; some of them may be gone.
     order: VecDeque<u64>,
     /// Those of which the users have been given everything that begins there, the oldest first.
@@ -164,7 +128,7 @@ impl Ahead {
         Self {
             blocks_max: bytes_max / BLOCK_BYTES,
             inner: Mutex::new(Inner {
-                kept: BTreeMap::new(),
+                kept: KeptBlocks::default(),
                 order: VecDeque::new(),
                 spent: VecDeque::new(),
                 packed: Streams::new(PACKED),
@@ -189,7 +153,7 @@ impl Ahead {
     /// A block, if it was read and is still here; one that is being read is waited for.
     pub(crate) fn get(&self, block: u64) -> Option<Arc<Block>> {
         let inner = self.settled(&(block..block + 1));
-        inner.kept.get(&block).map(|kept| kept.block.clone())
+        inner.kept.get(block).map(|kept| kept.block.clone())
     }
 
     /// Reads what is not here of a range, with all that is to be read ahead there, as far as that is in `near`. `read` is told the
@@ -291,25 +255,25 @@ impl Ahead {
         let inner = &mut *guard;
         let blocks = bytes.chunks_exact(BLOCK_BYTES).flat_map(<&Block>::try_from);
         for (place, block) in (first..).zip(blocks) {
-            if let Entry::Vacant(here) = inner.kept.entry(place) {
-                here.insert(Kept::new(block));
+            if inner.kept.get(place).is_none() {
+                inner.kept.insert(place, Kept::new(block));
                 inner.order.push_back(place);
             }
         }
         while inner.kept.len() > self.blocks_max {
             let spent = inner.spent.pop_front();
-            let spent = spent.filter(|block| inner.kept.get(block).is_some_and(Kept::is_spent));
+            let spent = spent.filter(|&block| inner.kept.get(block).is_some_and(Kept::is_spent));
             let Some(oldest) = spent.or_else(|| inner.order.pop_front()) else {
                 return;
             };
-            inner.kept.remove(&oldest);
+            inner.kept.remove(oldest);
         }
     }
 
     /// Gives up what lies in these blocks.
     pub(crate) fn forget(&self, range: Range<u64>) {
         let mut inner = self.lock();
-        inner.kept.retain(|block, _| !range.contains(block));
+        inner.kept.remove_all(range.clone());
         inner.order.retain(|block| !range.contains(block));
         inner.spent.retain(|block| !range.contains(block));
         inner.lately.retain(|other| !overlap(other, &range));
@@ -317,17 +281,15 @@ impl Ahead {
 
     /// Gives up what lies in a block.
     pub(crate) fn forget_block(&self, block: u64) {
-        self.lock().kept.remove(&block);
+        self.lock().kept.remove(block);
     }
 
     /// The pages of a chunk in these blocks, the first one in a slot, were given to the users.
     pub(crate) fn note_pushed(&self, blocks: RangeInclusive<u64>, slot: u8, bytes: usize) {
         let mut guard = self.lock();
         let inner = &mut *guard;
-        if let Some(kept) = inner.kept.get_mut(blocks.start()) {
-            kept.pushed |= 1 << slot;
-        }
-        let is_spent = |block: &u64| inner.kept.get(block).is_some_and(Kept::is_spent);
+        inner.kept.note_pushed(*blocks.start(), slot);
+        let is_spent = |&block: &u64| inner.kept.get(block).is_some_and(Kept::is_spent);
         inner.spent.extend(blocks.filter(is_spent));
         self.pushed_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
@@ -378,8 +340,7 @@ impl Ahead {
     /// Somebody has opened a file.
     pub(crate) fn note_opened(&self, ino: u32) {
         let mut inner = self.lock();
-        let has = |kept: &Kept| kept.unpushed().any(|(_, slot)| slot.ino == ino);
-        if inner.kept.values().any(has) {
+        if inner.kept.has_unpushed(ino) {
             inner.ask(Job::Opened(ino));
             self.has_work.notify_one();
         }
@@ -432,7 +393,7 @@ impl Inner {
     }
 
     fn is_missing(&self, block: u64) -> bool {
-        !self.kept.contains_key(&block)
+        self.kept.get(block).is_none()
     }
 
     fn is_under_way(&self, range: &Range<u64>) -> bool {
@@ -468,14 +429,14 @@ impl Inner {
 
     /// Returns where that ends which launches want together with what begins in a block, if that is known.
     fn together(&self, block: u64) -> Option<u64> {
-        let left = self.kept.get(&block)?.left?;
+        let left = self.kept.get(block)?.left?;
         Some(block + left * SHRINKS.0 / SHRINKS.1)
     }
 
     /// Returns whether launches read some of what is here of these blocks again and again.
     fn is_core(&self, range: Range<u64>) -> bool {
         let mut kept = self.kept.range(range);
-        kept.any(|(_, kept)| kept.slots.iter().any(|slot| slot.core))
+        kept.any(|(_, kept)| kept.has_core())
     }
 }
 

@@ -3,7 +3,7 @@
 //! This floor owns what [`blocks`] lists: the segments ([`segments`]) and their table ([`sit`]), the valid slots of packed
 //! blocks ([`bst`], [`occupy`]), the account of used blocks ([`space`]), the room that a sparse file has for them
 //! ([`room`], [`reserved`]), what is on its way to the device ([`writeback`], [`writer`]), and what was read from it before
-//! anyone asked ([`near`], [`ahead`], [`recent_reads`]).
+//! anyone asked ([`near`], [`ahead`], [`kept`], [`recent_reads`]).
 //!
 //! It is asked for the place of a block ([`place`]), to write a block there and to wait until it is on the device, to
 //! read one, and to forget one that counts no more. It says how many free segments are needed ([`need`]), which one to
@@ -18,6 +18,7 @@ pub(crate) mod bst;
 mod by_kind;
 mod health;
 pub(crate) mod holes;
+mod kept;
 pub(crate) mod loan;
 pub(crate) mod medium;
 mod near;

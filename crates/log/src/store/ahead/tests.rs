@@ -2,7 +2,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
-use crate::layout::packed::{PackedBlock, PackedHeader};
+use crate::layout::packed::{PackedBlock, PackedHeader, SlotKind};
 
 #[test]
 fn whoever_goes_on_is_given_more_each_time() {
