@@ -15,6 +15,9 @@ const LISTED_MAX: usize = 1024;
 /// So many files in order make a walk.
 const FILES_MIN: u32 = 3;
 
+/// Several readers that share a listing come to its files in nearly this order: so far apart at the most.
+const NEAR: u64 = 8;
+
 /// Bounds what is read ahead at a time, which doubles as long as the walk goes on.
 const WINDOW_MIN: u64 = 64 << 10;
 const WINDOW_MAX: u64 = 1 << 20;
@@ -82,7 +85,8 @@ impl FilesAhead {
     pub fn read(&self, ino: Ino) -> Vec<Ino> {
         let mut state = unpoisoned(self.0.lock());
         match state.goes_on(ino) {
-            Some(number) => state.want_behind(number),
+            Some((number, true)) => state.want_behind(number),
+            Some((_, false)) => Vec::new(),
             None => {
                 state.stop();
                 Vec::new()
@@ -160,23 +164,32 @@ impl State {
         self.listed.get_mut(usize::try_from(index).ok()?)
     }
 
-    /// Notes that a file is read. Returns its number if a walk would have come to it now.
-    fn goes_on(&mut self, ino: Ino) -> Option<u64> {
+    /// Notes that a file is read. Returns its number if a walk would have come to it now, and whether it is the farthest.
+    fn goes_on(&mut self, ino: Ino) -> Option<(u64, bool)> {
         let (number, file) = self.find(ino)?;
         let before = std::mem::replace(&mut file.progress, Progress::Read);
         let first = file.first;
         let listing = self.at(first)?;
-        let is_farther = number >= listing.farthest;
-        listing.farthest = listing.farthest.max(number + 1);
+        let farthest = listing.farthest.max(first);
+        listing.farthest = farthest.max(number + 1);
+        let goes_on = match number < farthest {
+            true => number + NEAR >= farthest,
+            false => self.is_reached(first, number),
+        };
         // Whoever asks for what is taken had no room for it.
-        let is_next = is_farther && before != Progress::Taken;
-        (is_next && (number == first || self.is_behind(number - 1))).then_some(number)
+        (goes_on && before != Progress::Taken).then_some((number, number >= farthest))
     }
 
-    /// Returns whether a walk came by a file, or need not ask for it.
-    fn is_behind(&mut self, number: u64) -> bool {
-        self.at(number)
-            .is_some_and(|file| file.progress != Progress::Listed || !file.is_small())
+    /// Returns whether a walk came by one of the last files before a number, or there are none that it has to ask for.
+    fn is_reached(&mut self, first: u64, number: u64) -> bool {
+        let passed = |number| {
+            let file = self.at(number)?;
+            let is_passed = file.progress != Progress::Listed;
+            (is_passed || file.is_small()).then_some(is_passed)
+        };
+        let before = (first..number).rev().filter_map(passed);
+        let mut before = before.take(NEAR as usize).peekable();
+        before.peek().is_none() || before.any(|is_passed| is_passed)
     }
 
     /// Chooses the files behind one that was read in order.
@@ -267,6 +280,27 @@ mod tests {
         assert_eq!(walk(&ahead, 100..102), 1);
         let wanted = ahead.read(Ino(2));
         assert_eq!(wanted, (3..16).map(Ino).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn readers_that_share_a_listing_are_one_walk() {
+        for readers in 2..=4 {
+            let ahead = FilesAhead::default();
+            list(&ahead, 0..1000);
+            let order: Vec<u64> = (0..1000).collect();
+            let order = order.chunks(readers).flat_map(|files| files.iter().rev());
+            let mut taken = Vec::new();
+            let mut asked = 0;
+            for ino in order.map(|&ino| Ino(ino)) {
+                if !taken.contains(&ino) {
+                    asked += 1;
+                    let wanted = ahead.read(ino);
+                    wanted.iter().for_each(|&ino| ahead.taken(ino, true));
+                    taken.extend(wanted);
+                }
+            }
+            assert!(asked < 100, "{readers}: {asked}");
+        }
     }
 
     #[test]
