@@ -85,29 +85,27 @@ impl FilesAhead {
     pub fn read(&self, ino: Ino) -> Vec<Ino> {
         let mut state = unpoisoned(self.0.lock());
         match state.goes_on(ino) {
-            Some((number, true)) => state.want_behind(number),
-            Some((_, false)) => Vec::new(),
-            None => {
-                state.stop();
-                Vec::new()
-            }
+            Some((number, true)) => return state.want_behind(number),
+            Some((_, false)) => {}
+            None => state.stop(),
         }
+        Vec::new()
     }
 
     /// Returns whether a file is still to be read ahead: nobody has asked for it meanwhile.
     pub fn is_wanted(&self, ino: Ino) -> bool {
-        let mut state = unpoisoned(self.0.lock());
-        state
-            .find(ino)
-            .is_some_and(|(_, file)| file.progress == Progress::Wanted)
+        self.is(ino, Progress::Wanted)
     }
 
     /// Returns whether a file was read ahead and is kept: whoever reads it need not ask for it.
     pub fn is_taken(&self, ino: Ino) -> bool {
+        self.is(ino, Progress::Taken)
+    }
+
+    fn is(&self, ino: Ino, progress: Progress) -> bool {
         let mut state = unpoisoned(self.0.lock());
-        state
-            .find(ino)
-            .is_some_and(|(_, file)| file.progress == Progress::Taken)
+        let file = state.find(ino);
+        file.is_some_and(|(_, file)| file.progress == progress)
     }
 
     /// Notes whether somebody keeps a file that was read ahead.
@@ -244,10 +242,10 @@ mod tests {
     }
 
     /// Reads files in order that somebody keeps as soon as they are wanted; returns how many were asked for.
-    fn walk(ahead: &FilesAhead, files: std::ops::Range<u64>) -> usize {
+    fn walk(ahead: &FilesAhead, files: impl IntoIterator<Item = u64>) -> usize {
         let mut taken = Vec::new();
         let mut asked = 0;
-        for ino in files.map(Ino) {
+        for ino in files.into_iter().map(Ino) {
             if !taken.contains(&ino) {
                 asked += 1;
                 let wanted = ahead.read(ino);
@@ -289,16 +287,7 @@ mod tests {
             list(&ahead, 0..1000);
             let order: Vec<u64> = (0..1000).collect();
             let order = order.chunks(readers).flat_map(|files| files.iter().rev());
-            let mut taken = Vec::new();
-            let mut asked = 0;
-            for ino in order.map(|&ino| Ino(ino)) {
-                if !taken.contains(&ino) {
-                    asked += 1;
-                    let wanted = ahead.read(ino);
-                    wanted.iter().for_each(|&ino| ahead.taken(ino, true));
-                    taken.extend(wanted);
-                }
-            }
+            let asked = walk(&ahead, order.copied());
             assert!(asked < 100, "{readers}: {asked}");
         }
     }
