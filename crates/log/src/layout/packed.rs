@@ -370,6 +370,7 @@ fn parse_slot(number: u8, bytes: &[u8], bytes_at: usize, used: u16) -> Result<Sl
 }
 
 fn check_apart(slots: &[Slot]) -> Result<(), Corrupt> {
+    // As a writer leaves them; others are put in order first.
     if slots.is_sorted_by(|left, right| left.start + left.len <= right.start) {
         return Ok(());
     }

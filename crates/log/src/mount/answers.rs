@@ -48,6 +48,21 @@ impl State {
         })
     }
 
+    /// Looks up a name, `.` and `..` included; the inode becomes known.
+    pub(crate) fn look_up(&mut self, parent: u32, name: &[u8]) -> FsResult<(u32, Attr)> {
+        self.shrink();
+        let ino = match name {
+            b"." => self.found_again(parent)?,
+            b".." => self.live(parent)?.inode().attributes.parent,
+            _ => {
+                let ino = self.named(parent, name)?.ino;
+                self.called(ino, name)?;
+                ino
+            }
+        };
+        Ok((ino, self.introduce(ino)?))
+    }
+
     /// An inode that was looked for by its number alone. What has no name any more only those have who hold it already.
     pub(crate) fn found_again(&mut self, ino: u32) -> FsResult<u32> {
         let is_gone = self.live(ino)?.inode().attributes.nlink == 0;

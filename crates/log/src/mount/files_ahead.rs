@@ -27,11 +27,7 @@ impl Log {
     }
 
     /// Gives away files as a whole, but those that somebody has asked for meanwhile.
-    pub(super) fn push_files(
-        &self,
-        files: &[u32],
-        store: &impl Fn(Ino, u64, &[u8]) -> bool,
-    ) -> FsResult<()> {
+    pub(super) fn push_files(&self, files: &[u32], store: &impl Fn(Ino, u64, &[u8]) -> bool) {
         let mut content = Vec::new();
         for &number in files {
             let ino = Ino(number.into());
@@ -49,7 +45,6 @@ impl Log {
                 self.ahead.pushed_bytes.fetch_add(bytes, Ordering::Relaxed);
             }
         }
-        Ok(())
     }
 
     /// Reads a small file; returns whether that is all of it, and no record of launches wants to see who reads it.

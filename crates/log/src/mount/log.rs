@@ -303,8 +303,9 @@ impl Log {
             let kept = near.iter().map_while(|&block| self.ahead.get(block));
             let kept: Vec<_> = near.iter().copied().zip(kept).collect();
             if kept.len() == near.len() {
-                kept.into_iter()
-                    .for_each(|(place, block)| blocks.push_kept(place, block));
+                for (place, block) in kept {
+                    blocks.push_kept(place, block);
+                }
                 continue;
             }
             let mut bytes = vec![0; (last + 1 - first) as usize * BLOCK_BYTES];

@@ -2,9 +2,9 @@
 //! whoever caches them.
 //!
 //! What is given to a cache must be what the file holds at that moment. Nobody can write to a file without having opened it for
-//! that, or changing its size; both are [refused](anteros_core::FsError::Later) while some of it is being given, to be tried again. So files
-//! that are open for writing get nothing. Whoever gives waits for readers of the same pages, and those for a thread that serves
-//! requests: so no such thread may wait for whoever gives.
+//! that, or changing its size; both are [refused](anteros_core::FsError::Later) while some of it is being given, to be tried
+//! again, and files that are open for writing get nothing. Whoever gives waits for readers of the same pages, and those for a
+//! thread that serves requests: so no such thread may wait for whoever gives.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -40,11 +40,11 @@ impl Log {
             while let Some(job) = ahead.wait() {
                 let Some(log) = log.upgrade() else { return };
                 // What cannot be read now is read, and told of, when it is asked for.
-                let _ = match job {
-                    Job::Read(all, rest) => log.prefetch_blocks(all, rest, &store),
-                    Job::Opened(ino) => log.push_here(0..u64::MAX, Some(ino), &store).map(drop),
+                match job {
+                    Job::Read(all, rest) => drop(log.prefetch_blocks(all, rest, &store)),
+                    Job::Opened(ino) => drop(log.push_here(0..u64::MAX, Some(ino), &store)),
                     Job::Files(files) => log.push_files(&files, &store),
-                };
+                }
             }
         };
         thread::Builder::new()

@@ -115,20 +115,7 @@ impl FileSystem for Log {
     }
 
     fn lookup(&self, parent: Ino, name: &[u8]) -> FsResult<Attr> {
-        let parent = number(parent)?;
-        let mut state = self.lock();
-        state.shrink();
-        let ino = match name {
-            b"." => state.found_again(parent)?,
-            b".." => state.live(parent)?.inode().attributes.parent,
-            _ => {
-                let ino = state.named(parent, name)?.ino;
-                state.called(ino, name)?;
-                ino
-            }
-        };
-        let attr = state.introduce(ino)?;
-        drop(state);
+        let (ino, attr) = self.lock().look_up(number(parent)?, name)?;
         self.note_lookup(ino)?;
         Ok(attr)
     }
@@ -573,10 +560,15 @@ impl Writable for Log {
 
     fn lookup_listed(&self, parent: Ino, name: &[u8]) -> Option<Attr> {
         // A record has what programs look up.
-        if self.records_launches() || self.lock().files.is_crowded() {
+        if self.records_launches() {
             return None;
         }
-        let attr = self.lookup(parent, name).ok()?;
+        let mut state = self.lock();
+        if state.files.is_crowded() {
+            return None;
+        }
+        let (_, attr) = state.look_up(number(parent).ok()?, name).ok()?;
+        drop(state);
         self.note_listed(&attr);
         Some(attr)
     }
