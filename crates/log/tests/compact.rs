@@ -729,10 +729,7 @@ fn what_is_given_is_what_the_file_holds() {
             assert!(page[..count] == content[start..start + count], "{round}");
         }
         let lblk = 13 * (round % 46);
-        let file = OpenFile {
-            ino,
-            handle: open_at_last(&log, ino),
-        };
+        let file = open_at_last(&log, ino);
         held.lock().unwrap().remove(&(ino, lblk));
         let data = bytes(round, PAGE);
         log.write(file, lblk * PAGE as u64, &data, false).unwrap();
@@ -798,7 +795,7 @@ fn read_some(log: &Log, ino: Ino) {
     }
 }
 
-/// What is given away while a file is written to would be old when it arrives. Nobody waits for whoever gives.
+/// Content that is given away while a file is written to would be old when it arrives. Nobody waits for whoever gives.
 #[test]
 fn whoever_opens_a_file_to_write_is_refused_while_content_is_being_given_away() {
     let (log, ino, _) = launched();
@@ -816,18 +813,7 @@ fn whoever_opens_a_file_to_write_is_refused_while_content_is_being_given_away() 
     assert!(wait_for(&is_there));
     assert!(is(log.open(ino, 1), FsError::Later));
     may_go.store(true, Ordering::SeqCst);
-    let handle = open_at_last(&log, ino);
-    log.release(OpenFile { ino, handle });
-}
-
-/// Opens a file for writing as soon as that may be.
-fn open_at_last(log: &Log, ino: Ino) -> u64 {
-    loop {
-        match log.open(ino, 1) {
-            Err(FsError::Later) => thread::yield_now(),
-            opened => return opened.unwrap(),
-        }
-    }
+    log.release(open_at_last(&log, ino));
 }
 
 /// Compacts a program of 600 blocks by two launches, which read some of them from the last to the first, and unmounts.

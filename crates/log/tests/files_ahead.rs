@@ -67,14 +67,14 @@ impl Walk {
         Ok(OpenFile { ino, handle })
     }
 
-    /// Opens a file for writing as soon as that may be.
-    fn open_at_last(&self, ino: Ino) -> OpenFile {
-        loop {
-            match self.open(ino, 1) {
-                Err(FsError::Later) => std::thread::yield_now(),
-                opened => return opened.unwrap(),
-            }
-        }
+    /// Goes until the first file is being given, which goes on until the sender is gone.
+    fn go_and_stop(&self) -> Sender<()> {
+        let (there, is_there) = channel();
+        let (go, may_go) = channel::<()>();
+        self.giving(move |ino, _, _| there.send(ino).is_ok() && may_go.recv().is_ok());
+        self.go();
+        assert_eq!(is_there.recv_timeout(PATIENCE), Ok(self.ends()[0]));
+        go
     }
 }
 
@@ -104,7 +104,7 @@ fn sends(sender: Sender<(Ino, Vec<u8>)>) -> impl Fn(Ino, u64, &[u8]) -> bool + S
     }
 }
 
-/// What is given until a file comes, with that one.
+/// Returns the files that are given until one comes, with that one.
 fn until(given: &Receiver<(Ino, Vec<u8>)>, last: Ino) -> Vec<(Ino, Vec<u8>)> {
     let mut all = Vec::new();
     while all.last().is_none_or(|(ino, _)| *ino != last) {
@@ -149,12 +149,8 @@ fn a_file_that_somebody_writes_to_is_not_given() {
 #[test]
 fn who_would_change_a_file_that_is_being_given_is_refused_for_now() {
     let walk = Walk::new();
-    let (there, is_there) = channel();
-    let (go, may_go) = channel::<()>();
-    walk.giving(move |ino, _, _| there.send(ino).is_ok() && may_go.recv().is_ok());
+    let go = walk.go_and_stop();
     let first = walk.ends()[0];
-    walk.go();
-    assert_eq!(is_there.recv_timeout(PATIENCE), Ok(first));
     let shorter = Changes {
         size: Some(1),
         ..Changes::default()
@@ -167,21 +163,17 @@ fn who_would_change_a_file_that_is_being_given_is_refused_for_now() {
     walk.log.release(walk.open(other, 1).unwrap());
     assert_eq!(cut(other).unwrap(), 1);
     drop(go);
-    let file = walk.open_at_last(first);
+    let file = open_at_last(&walk.log, first);
     assert_eq!(cut(first).unwrap(), 1);
     walk.log.release(file);
 }
 
-/// What is given under the number would else be found in the new file.
+/// Content that is given under the number would else be found in the new file.
 #[test]
 fn the_number_of_a_file_that_is_being_given_goes_to_no_other() {
     let walk = Walk::new();
-    let (there, is_there) = channel();
-    let (go, may_go) = channel::<()>();
-    walk.giving(move |ino, _, _| there.send(ino).is_ok() && may_go.recv().is_ok());
-    walk.go();
+    let go = walk.go_and_stop();
     let (first, name) = &walk.files[3];
-    assert_eq!(is_there.recv_timeout(PATIENCE), Ok(*first));
     let inodes = walk.log.condition().inodes;
     walk.log.unlink(walk.log.root(), name.as_bytes()).unwrap();
     // Once for each listing.

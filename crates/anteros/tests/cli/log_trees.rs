@@ -155,7 +155,7 @@ fn change(random: &mut Random, file: &Path, content: &mut Vec<u8>) -> io::Result
     Ok(())
 }
 
-/// What is stored in the kernel's cache must not be older than what somebody has just written.
+/// Content in the kernel's cache must not become older than what somebody has just written.
 #[test]
 fn who_changes_files_while_others_walk_reads_what_was_written() {
     if !judge::has_fuse() {

@@ -444,6 +444,19 @@ pub fn places(device: &Arc<MemoryDevice>, ino: Ino) -> Vec<u64> {
     runs.into_iter().flat_map(place).collect()
 }
 
+/// Opens a file for writing as soon as nobody keeps it from that.
+pub fn open_at_last(log: &Log, ino: Ino) -> OpenFile {
+    loop {
+        match log.open(ino, 1) {
+            Err(FsError::Later) => std::thread::yield_now(),
+            opened => {
+                let handle = opened.unwrap();
+                return OpenFile { ino, handle };
+            }
+        }
+    }
+}
+
 /// Returns whether an answer is this error.
 pub fn is<T>(answer: FsResult<T>, error: FsError) -> bool {
     matches!(answer, Err(found) if std::mem::discriminant(&found) == std::mem::discriminant(&error))
