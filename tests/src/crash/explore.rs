@@ -76,10 +76,24 @@ impl Recording {
         plan: &Plan,
         oracle: impl Fn(&State) -> Result<(), String> + Sync,
     ) -> Explored {
+        self.explore_one_in(1, plan, oracle)
+    }
+
+    /// Gives one in so many states of a plan to an oracle.
+    ///
+    /// # Panics
+    ///
+    /// If that is one in none.
+    pub fn explore_one_in(
+        &self,
+        one_in: usize,
+        plan: &Plan,
+        oracle: impl Fn(&State) -> Result<(), String> + Sync,
+    ) -> Explored {
         let states = Mutex::new(self.states(plan));
         let found = Mutex::new(Explored::default());
         let work = || {
-            while let Some(state) = next(&states, &found) {
+            while let Some(state) = next(&states, one_in, &found) {
                 let accepted = catch_unwind(AssertUnwindSafe(|| oracle(&state)));
                 let accepted = accepted.unwrap_or_else(|panic| Err(said(&*panic)));
                 if let Err(message) = accepted {
@@ -102,12 +116,16 @@ impl Recording {
     }
 }
 
-/// The next state, unless enough has been found.
-fn next(states: &Mutex<impl Iterator<Item = State>>, found: &Mutex<Explored>) -> Option<State> {
+/// The last of the next `one_in` states, unless enough has been found.
+fn next(
+    states: &Mutex<impl Iterator<Item = State>>,
+    one_in: usize,
+    found: &Mutex<Explored>,
+) -> Option<State> {
     if found.lock().unwrap().failures.len() >= FAILURES_MAX {
         return None;
     }
-    let state = states.lock().unwrap().next()?;
+    let state = states.lock().unwrap().nth(one_in - 1)?;
     found.lock().unwrap().states += 1;
     Some(state)
 }

@@ -213,14 +213,7 @@ impl History {
                 found.blocks
             ));
         }
-        tree.put("after", b"all of this")
-            .map_err(|error| format!("nothing can be written: {error}"))?;
-        tree.fsync("after")
-            .map_err(|error| format!("nothing can be synced: {error}"))?;
-        tree.0
-            .close()
-            .map_err(|error| format!("no unmount: {error}"))?;
-        judge_whole(&device).map_err(|error| format!("after a mount: {error}"))
+        judge_use(&tree, &device)
     }
 
     fn judge_content(
@@ -253,7 +246,20 @@ impl History {
     }
 }
 
-fn judge_whole(device: &Arc<dyn WritableDevice>) -> Result<(), String> {
+/// Checks that a log that was mounted after a crash can be written to and unmounted.
+pub fn judge_use(tree: &Tree, device: &Arc<dyn WritableDevice>) -> Result<(), String> {
+    tree.put("after", b"all of this")
+        .map_err(|error| format!("nothing can be written: {error}"))?;
+    tree.fsync("after")
+        .map_err(|error| format!("nothing can be synced: {error}"))?;
+    tree.0
+        .close()
+        .map_err(|error| format!("no unmount: {error}"))?;
+    judge_whole(device).map_err(|error| format!("after a mount: {error}"))
+}
+
+/// Checks that nothing is wrong with a log.
+pub fn judge_whole(device: &Arc<dyn WritableDevice>) -> Result<(), String> {
     let report = check(device.clone(), options()).map_err(|error| format!("no check: {error}"))?;
     match report.fault_count {
         0 => Ok(()),

@@ -1,4 +1,4 @@
-//! A device in memory that tells what it is about to do, and waits until that has been heard.
+//! A device, as a rule in memory, that tells what it is about to do, and waits until that has been heard.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -19,8 +19,8 @@ pub enum Asked {
 
 type Hook = Box<dyn Fn(Asked) + Send + Sync>;
 
-pub struct Hooked {
-    inner: Arc<MemoryDevice>,
+pub struct Hooked<D = MemoryDevice> {
+    inner: Arc<D>,
     hook: Hook,
 }
 
@@ -29,17 +29,19 @@ impl Hooked {
         Self::around(Arc::new(MemoryDevice::new(content)), hook)
     }
 
-    pub fn around(inner: Arc<MemoryDevice>, hook: impl Fn(Asked) + Send + Sync + 'static) -> Self {
-        let hook = Box::new(hook);
-        Self { inner, hook }
-    }
-
     pub fn to_vec(&self) -> Vec<u8> {
         self.inner.to_vec()
     }
 }
 
-impl Device for Hooked {
+impl<D> Hooked<D> {
+    pub fn around(inner: Arc<D>, hook: impl Fn(Asked) + Send + Sync + 'static) -> Self {
+        let hook = Box::new(hook);
+        Self { inner, hook }
+    }
+}
+
+impl<D: WritableDevice> Device for Hooked<D> {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         (self.hook)(Asked::Read(offset, buf.len()));
         self.inner.read_at(offset, buf)
@@ -59,7 +61,7 @@ impl Device for Hooked {
     }
 }
 
-impl WritableDevice for Hooked {
+impl<D: WritableDevice> WritableDevice for Hooked<D> {
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         (self.hook)(Asked::Write(offset, data.len()));
         self.inner.write_at(offset, data)
