@@ -276,6 +276,7 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
         offset: u64,
         payload: Payload<'_>,
         drops_privileges: bool,
+        keeps_mtime: bool,
     ) -> FsResult<usize> {
         let open = self.shared.inode(file.ino)?.open(file.handle)?;
         if !open.append {
@@ -283,7 +284,7 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
         }
         self.shared.changing(file.ino, || {
             let inner = &self.shared.inner;
-            inner.write_kept(open.below, offset, payload, drops_privileges)
+            inner.write_kept(open.below, offset, payload, drops_privileges, keeps_mtime)
         })
     }
 

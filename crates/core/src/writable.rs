@@ -234,13 +234,15 @@ pub trait Writable: FileSystem {
     }
 
     /// As [`write_payload`](Self::write_payload), of what the kernel has kept for a while, of whoever wrote it: through any file that
-    /// is open for writing, and at `offset`, also if that one was opened with `O_APPEND`.
+    /// is open for writing, and at `offset`, also if that one was opened with `O_APPEND`. With `keeps_mtime`, the time
+    /// of modification stays where that can be: the kernel tells it by itself, perhaps before this write comes.
     fn write_kept(
         &self,
         file: OpenFile,
         offset: u64,
         payload: Payload<'_>,
         drops_privileges: bool,
+        _keeps_mtime: bool,
     ) -> FsResult<usize> {
         self.write_payload(file, offset, payload, drops_privileges)
     }

@@ -1085,6 +1085,43 @@ fn what_is_written_arrives_on_a_page_of_memory() {
     assert!(arrived == expected);
 }
 
+/// Content that is written through a mapping comes from the kernel's cache in either way.
+#[test]
+fn a_kernel_that_writes_back_tells_the_time_of_modification_itself() {
+    if !judge() {
+        return;
+    }
+    for write_back in [false, true] {
+        let mut sink = Sink::default();
+        sink.size = 4096;
+        let sink = Arc::new(sink);
+        let dir = TempDir::new().unwrap();
+        let options = MountOptions {
+            write_back,
+            passthrough: false,
+            ..MountOptions::default()
+        };
+        let session = Session::mount(sink.clone(), dir.path(), &options).unwrap();
+        assert_eq!(session.writes_back(), write_back);
+        let unmounter = session.unmounter();
+        let server = thread::spawn(move || session.run());
+        let mut writer = Command::new("xfs_io");
+        for command in ["mmap -rw 0 4096", "mwrite 0 100", "msync -s", "fsync"] {
+            writer.args(["-c", command]);
+        }
+        let wrote = writer.arg(dir.path().join("sink")).output();
+        let wrote = wrote.expect("xfs_io, of xfsprogs");
+        assert!(wrote.status.success(), "{wrote:?}");
+        unmounter.unmount().unwrap();
+        server.join().unwrap().unwrap();
+        let told = sink.keeps_mtime.lock().unwrap().clone();
+        assert!(
+            !told.is_empty() && told.iter().all(|&keeps| keeps == write_back),
+            "{told:?}"
+        );
+    }
+}
+
 /// The setting is root's; `scripts/over_io_uring.sh` runs these tests with it.
 #[test]
 fn io_uring_is_taken_where_it_is_on_and_every_processor_has_two_workers() {

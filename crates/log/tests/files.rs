@@ -2,7 +2,7 @@
 
 mod support;
 
-use anteros_core::{FileKind, FileSystem, FsError, Seek, Writable};
+use anteros_core::{FileKind, FileSystem, FsError, OpenFile, Payload, Seek, Writable};
 use support::*;
 
 #[test]
@@ -409,4 +409,29 @@ fn a_path_leads_to_an_inode_by_its_newest_name() {
     tree.unlink("d/x").unwrap();
     assert_eq!(path(ino), None);
     assert_eq!(path(anteros_core::Ino(u64::MAX)), None);
+}
+
+/// The kernel may have told it before what it had kept comes.
+#[test]
+fn a_time_of_modification_stays_if_whoever_writes_back_tells_it() {
+    let tree = open(device(32 * MIB));
+    tree.create("f").unwrap();
+    let ino = tree.ino("f").unwrap();
+    let handle = tree.0.open(ino, 2).unwrap();
+    let file = OpenFile { ino, handle };
+    let write = |len: usize, keeps_mtime| {
+        let (mut buffer, before) = (vec![1; len], tree.attr("f").unwrap());
+        let payload = Payload::new(&mut buffer, 0..len);
+        let written = tree.0.write_kept(file, 0, payload, false, keeps_mtime);
+        assert_eq!(written.unwrap(), len);
+        let after = tree.attr("f").unwrap();
+        assert!(after.size == len as u64 && after.ctime > before.ctime);
+        after.mtime > before.mtime
+    };
+    // Within the inode, and in blocks.
+    for len in [100, 10_000] {
+        assert!(write(len, false));
+        assert!(!write(len + 1, true));
+    }
+    tree.0.release(file);
 }

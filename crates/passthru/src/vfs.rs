@@ -131,13 +131,15 @@ impl Writable for HostFs {
         file.write(offset, data)
     }
 
-    /// A descriptor with `O_APPEND` writes to the end, whatever offset it is given: another one is opened.
+    /// A descriptor with `O_APPEND` writes to the end, whatever offset it is given: another one is opened. The host sets
+    /// the time of modification.
     fn write_kept(
         &self,
         file: OpenFile,
         offset: u64,
         payload: Payload<'_>,
         drops_privileges: bool,
+        _keeps_mtime: bool,
     ) -> FsResult<usize> {
         let opened = self.file_to_write(file, drops_privileges)?;
         if !opened.appends() {

@@ -343,9 +343,12 @@ impl Writing<'_> {
         let payload = request.payload(content).by(self.header.pid);
         let drops = write.write_flags & WRITE_KILL_SUIDGID != 0;
         let (file, offset) = (self.file(write.fh), write.offset.saturating_add(at as u64));
-        self.ask(match write.write_flags & WRITE_CACHE {
-            0 => self.fs.write_payload(file, offset, payload, drops),
-            _ => self.fs.write_kept(file, offset, payload, drops),
+        self.ask(if write.write_flags & WRITE_CACHE == 0 {
+            self.fs.write_payload(file, offset, payload, drops)
+        } else {
+            let keeps_mtime = self.write_back().is_some();
+            self.fs
+                .write_kept(file, offset, payload, drops, keeps_mtime)
         })
     }
 

@@ -27,10 +27,12 @@ pub struct Sink {
     pub arrivals: Mutex<Vec<Arrival>>,
     /// Tells how often it was told that a write had been answered.
     pub handed_on: AtomicUsize,
-    /// Bytes that the file seems to have.
+    /// Bytes that the file seems to have, all of them zero.
     pub size: u64,
     /// Tells how many writes had come when it was last told to make them durable.
     pub durable: AtomicUsize,
+    /// Tells of each write of what the kernel had kept whether the time of modification is to stay.
+    pub keeps_mtime: Mutex<Vec<bool>>,
     kept: Mutex<Vec<Vec<u8>>>,
 }
 
@@ -82,8 +84,11 @@ impl FileSystem for Sink {
         Err(FsError::Invalid)
     }
 
-    fn read(&self, _ino: Ino, _offset: u64, _buf: &mut [u8]) -> FsResult<usize> {
-        Ok(0)
+    fn read(&self, _ino: Ino, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
+        let left = self.size.saturating_sub(offset);
+        let len = buf.len().min(left as usize);
+        buf[..len].fill(0);
+        Ok(len)
     }
 
     fn seek(&self, _ino: Ino, _offset: u64, _what: Seek) -> FsResult<u64> {
@@ -142,6 +147,18 @@ impl Writable for Sink {
         Ok(written)
     }
 
+    fn write_kept(
+        &self,
+        file: OpenFile,
+        offset: u64,
+        payload: Payload<'_>,
+        drops_privileges: bool,
+        keeps_mtime: bool,
+    ) -> FsResult<usize> {
+        self.keeps_mtime.lock().unwrap().push(keeps_mtime);
+        self.write_payload(file, offset, payload, drops_privileges)
+    }
+
     fn hand_on(&self, ino: Ino) {
         assert_eq!(ino, FILE);
         self.handed_on.fetch_add(1, Ordering::SeqCst);
@@ -182,8 +199,8 @@ impl Writable for Sink {
         Err(FsError::Unsupported)
     }
 
-    fn read_open(&self, _file: OpenFile, _offset: u64, _buf: &mut [u8]) -> FsResult<usize> {
-        Ok(0)
+    fn read_open(&self, file: OpenFile, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
+        self.read(file.ino, offset, buf)
     }
 
     fn fsync(&self, _file: OpenFile, _data_only: bool) -> FsResult<()> {

@@ -59,6 +59,33 @@ fn number(ino: Ino) -> FsResult<u32> {
 }
 
 impl Log {
+    /// Writes by `write`, which is given the inode, and the end of the file if it was opened with `O_APPEND`.
+    fn write_by(
+        &self,
+        file: OpenFile,
+        offset: u64,
+        drops_privileges: bool,
+        write: impl Fn(&mut State, u32, u64) -> FsResult<usize>,
+    ) -> FsResult<usize> {
+        let ino = number(file.ino)?;
+        let (offset, written, is_ordinary) = self.change(|state| {
+            let offset = if file.handle & APPENDS != 0 {
+                state.size(ino)?
+            } else {
+                offset
+            };
+            if drops_privileges {
+                state.drop_privileges(ino)?;
+            }
+            let written = write(state, ino, offset)?;
+            Ok((offset, written, state.class(ino)?.is_ordinary()))
+        })?;
+        if is_ordinary {
+            self.note_to_prepare(ino, offset, written);
+        }
+        Ok(written)
+    }
+
     fn apply(&self, ino: u32, changes: &Changes) -> FsResult<Attr> {
         self.change(|state| {
             state.apply(ino, changes)?;
@@ -358,23 +385,9 @@ impl Writable for Log {
         data: &[u8],
         drops_privileges: bool,
     ) -> FsResult<usize> {
-        let ino = number(file.ino)?;
-        let (offset, written, is_ordinary) = self.change(|state| {
-            let offset = if file.handle & APPENDS != 0 {
-                state.size(ino)?
-            } else {
-                offset
-            };
-            if drops_privileges {
-                state.drop_privileges(ino)?;
-            }
-            let written = state.write(ino, offset, data)?;
-            Ok((offset, written, state.class(ino)?.is_ordinary()))
-        })?;
-        if is_ordinary {
-            self.note_to_prepare(ino, offset, written);
-        }
-        Ok(written)
+        self.write_by(file, offset, drops_privileges, |state, ino, offset| {
+            state.write(ino, offset, data)
+        })
     }
 
     fn write_kept(
@@ -383,12 +396,22 @@ impl Writable for Log {
         offset: u64,
         payload: Payload<'_>,
         drops_privileges: bool,
+        keeps_mtime: bool,
     ) -> FsResult<usize> {
         let file = OpenFile {
             handle: file.handle & !APPENDS,
             ..file
         };
-        self.write(file, offset, payload.bytes(), drops_privileges)
+        let data = payload.bytes();
+        self.write_by(
+            file,
+            offset,
+            drops_privileges,
+            |state, ino, offset| match keeps_mtime {
+                true => state.write_keeping_mtime(ino, offset, data),
+                false => state.write(ino, offset, data),
+            },
+        )
     }
 
     /// A write that was accepted is not lost, so there is nothing to tell whoever closes a file; the kernel does not ask again.
