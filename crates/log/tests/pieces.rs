@@ -206,3 +206,35 @@ fn a_large_file_that_is_gone_gives_its_room_back_at_once() {
     assert!(tree.0.condition().used_blocks + 2000 < before);
     tree.0.tend().unwrap();
 }
+
+/// A large file that is gone by its name takes room for a while yet.
+#[test]
+fn who_writes_waits_for_the_room_of_what_was_removed() {
+    let device = device(48 * MIB);
+    // A piece is a mebibyte then.
+    let tree = open_with(device.clone(), options_with(128 << 10));
+    tree.create("large").unwrap();
+    let free = tree.0.statfs().unwrap().blocks_free;
+    tree.allocate("large", 0, (free - 20) * 4096, 0).unwrap();
+    let content = bytes(1, 8 << 20);
+    for number in 0..3 {
+        let name = format!("new{number}");
+        std::thread::scope(|scope| {
+            scope.spawn(|| tree.unlink("large").unwrap());
+            while tree.attr("large").is_ok() {}
+            match number {
+                0 => tree.put(&name, &content).unwrap(),
+                1 => tree.mkdir(&name).unwrap(),
+                _ => {
+                    tree.create(&name).unwrap();
+                    tree.allocate(&name, 0, content.len() as u64, 0).unwrap();
+                }
+            }
+        });
+        tree.create("large").unwrap();
+        let free = tree.0.statfs().unwrap().blocks_free;
+        tree.allocate("large", 0, (free - 20) * 4096, 0).unwrap();
+    }
+    tree.0.close().unwrap();
+    assert_sound(device);
+}

@@ -89,7 +89,7 @@ impl Log {
     }
 
     /// Has what was queued written, or waits until that is so where there is no thread for it.
-    fn send<T>(&self, (done, end): (FsResult<T>, u64)) -> FsResult<T> {
+    pub(super) fn send<T>(&self, (done, end): (FsResult<T>, u64)) -> FsResult<T> {
         match self.thread {
             None => self.writer.finish(end)?,
             Some(_) if self.writer.blocks() > 0 => {

@@ -16,7 +16,7 @@ use crate::store::medium::BLOCK;
 const PROMISED: u32 = 4;
 
 /// Duration of the turn of others. Whoever waits for a lock gets it when it is free for so long.
-const TURN: Duration = Duration::from_micros(100);
+pub(super) const TURN: Duration = Duration::from_micros(100);
 
 impl Log {
     /// Gives back most of what a file of another size does not need; what is left is no more than a piece.
@@ -119,7 +119,11 @@ impl Log {
             let Some((ino, end)) = next else {
                 return Ok(());
             };
-            let done = self.take_turns(|state| state.reclaim(ino, end));
+            // Without waiting for room: whoever waits for that may wait for this.
+            let done = self.take_turn(|| {
+                let reclaimed = self.change_first(|state| state.reclaim(ino, end))?;
+                self.send(reclaimed)
+            });
             if let Err(error) = done {
                 // It stays an orphan: the next mount or a repair will see.
                 self.lock().files.keep_orphan(ino);
@@ -132,8 +136,12 @@ impl Log {
 
     /// Runs a piece of a change, and lets others have their turn.
     fn take_turns(&self, change: impl FnMut(&mut State) -> FsResult<()>) -> FsResult<()> {
+        self.take_turn(|| self.change_alone(change))
+    }
+
+    fn take_turn(&self, change: impl FnOnce() -> FsResult<()>) -> FsResult<()> {
         let before = self.lock().store.space().used();
-        self.change_alone(change)?;
+        change()?;
         if self.lock().store.space().used() != before {
             std::thread::sleep(TURN);
         }

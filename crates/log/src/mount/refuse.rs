@@ -1,5 +1,7 @@
 //! Requests that there is no room for: before one is refused, room is made of what takes more than it has to.
 //!
+//! A large file that was removed gives its blocks back piece by piece: whoever needs them waits for the pieces.
+//!
 //! Dirty pages and inodes count as blocks until they leave, and compressed they take less: so they leave, compressed. A packed
 //! block counts as long as one of its slots is valid: so segments of which many slots have been given up are cleaned. What a
 //! request causes is bounded: by what is dirty, and by segments that together win as much as it needs if each of them wins as
@@ -8,12 +10,14 @@
 #![deny(clippy::indexing_slicing)]
 
 use std::sync::atomic::Ordering;
+use std::thread;
 
 use anteros_core::{FsError, FsResult};
 
 use crate::compress::kind::ContentKind;
 use crate::compress::policy::Policy;
 use crate::mount::log::Log;
+use crate::mount::pieces::TURN;
 use crate::mount::state::State;
 use crate::store::victim::WON_MIN;
 
@@ -35,18 +39,30 @@ impl Log {
     ) -> FsResult<T> {
         for _ in 1..TRIES_MAX {
             match ask() {
-                Err(FsError::NoSpace) if self.win_room(blocks) => {}
+                Err(FsError::NoSpace) if self.await_room(blocks) || self.win_room(blocks) => {}
                 answer => return answer,
             }
         }
         ask()
     }
 
-    /// Makes room for so many blocks, or as much as can be, and says whether it had any to make. That it fails, whoever comes
+    /// Waits until there is room for so many blocks, or all of what was removed is given back. Says whether it had to wait.
+    fn await_room(&self, blocks: u64) -> bool {
+        let mut has_waited = false;
+        while self.lock().lacks_room_that_comes(blocks) && self.reclaim().is_ok() {
+            // Another one may be about it, piece by piece.
+            thread::sleep(TURN);
+            has_waited = true;
+        }
+        has_waited
+    }
+
+    /// Makes room for so many blocks, or as much as can be, and says whether there is more by now. That it fails, whoever comes
     /// next is told.
     fn win_room(&self, blocks: u64) -> bool {
         if self.lock().store.space().check(blocks).is_ok() {
-            return false;
+            // Others have made it meanwhile.
+            return true;
         }
         let has_written = self.write_compressed();
         let segments = blocks / u64::from(WON_MIN) + MORE_MAX;
@@ -70,6 +86,11 @@ impl Log {
 }
 
 impl State {
+    /// Tells whether there is no room for so many blocks, and large files that were removed still take some.
+    fn lacks_room_that_comes(&self, blocks: u64) -> bool {
+        self.files.has_evicting() && self.store.space().check(blocks).is_err()
+    }
+
     /// Dirty pages and inodes that may be compressed.
     fn shrinkable(&self) -> (usize, usize) {
         let pages = match self.store.options().policy {
