@@ -125,12 +125,18 @@ fn check_directory(block: &Block) {
     }
     let _ = dir::child(block, 1 << 40);
     let _ = dir::find(block, 1 << 40, b"name");
+    let _ = dir::remove(&mut { *block }, 1 << 40, b"name");
     if let Ok(leaf) = dir::Leaf::parse(block) {
         for entry in &leaf.entries {
             assert_eq!(
                 dir::find(block, entry.hash, &entry.name),
                 Ok(Some((entry.ino, entry.kind)))
             );
+            let mut without = *block;
+            assert_eq!(dir::remove(&mut without, entry.hash, &entry.name), Ok(true));
+            let mut left = leaf.clone();
+            left.remove(entry.hash, &entry.name);
+            assert_eq!(dir::Leaf::parse(&without), Ok(left));
         }
         let again = leaf.encode().expect("what fitted once");
         assert_eq!(dir::Leaf::parse(&again), Ok(leaf));

@@ -265,16 +265,12 @@ impl Files {
     pub(crate) fn remove_name(&mut self, parent: u32, name: &[u8]) -> FsResult<()> {
         let hash = self.hash(name);
         if self.is_inline(parent)? {
-            let live = self.live(parent)?;
-            let mut leaf = Leaf::from_inline(&live.inode().inline)?;
-            leaf.remove(hash, name);
-            live.inode_mut().inline = leaf.encode_inline();
+            let inline = &mut self.live(parent)?.inode_mut().inline;
+            dir::remove_inline(inline, hash, name)?;
         } else {
             let lblk = self.descend(parent, hash)?.leaf;
-            let mut leaf = Leaf::parse(self.dir_block(parent, lblk)?)?;
-            leaf.remove(hash, name);
-            let block = leaf.encode().ok_or(FsError::NoSpace)?;
-            self.put_dir_block(parent, lblk, &block)?;
+            self.dir_block(parent, lblk)?;
+            dir::remove(self.page_mut(parent, lblk, false)?, hash, name)?;
         }
         let live = self.live(parent)?;
         let inode = live.inode_mut();

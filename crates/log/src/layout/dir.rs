@@ -8,11 +8,13 @@
 //!        |   hash   | ino | kind | len | name |
 //! ```
 //!
-//! A block is [checked](check) once, when it is read. What looks for one name in it then is bounded by the
-//! block whatever it holds, and builds nothing; what changes it makes a [`Leaf`] or an [`Index`] of it, in which
-//! every rule holds.
+//! A block is [checked](check) once, when it is read. What looks for one name in it then, or takes one out of it, is
+//! bounded by the block whatever it holds, and builds nothing; what adds to it makes a [`Leaf`] or an [`Index`] of it, in
+//! which every rule holds.
 //!
 //! Source: `docs/format/log.md`, section 9.
+
+use std::ops::Range;
 
 use anteros_core::FsError;
 use siphasher::sip::SipHasher13;
@@ -299,7 +301,8 @@ pub fn level(block: &Block) -> u16 {
 ///
 /// When the block is no leaf, or an entry on the way is impossible.
 pub fn find(block: &Block, hash: u64, name: &[u8]) -> Result<Option<(u32, u8)>, Corrupt> {
-    find_in(leaf_bytes(block)?, HEADER_BYTES, hash, name)
+    let found = find_in(leaf_bytes(block)?, HEADER_BYTES, hash, name)?;
+    Ok(found.map(|(_, entry)| (entry.ino, entry.kind)))
 }
 
 /// Returns what a name refers to, and its file type, in an inline directory.
@@ -308,20 +311,51 @@ pub fn find(block: &Block, hash: u64, name: &[u8]) -> Result<Option<(u32, u8)>, 
 ///
 /// When an entry on the way is impossible.
 pub fn find_inline(bytes: &[u8], hash: u64, name: &[u8]) -> Result<Option<(u32, u8)>, Corrupt> {
-    find_in(bytes, 0, hash, name)
+    let found = find_in(bytes, 0, hash, name)?;
+    Ok(found.map(|(_, entry)| (entry.ino, entry.kind)))
 }
 
-fn find_in(
-    bytes: &[u8],
-    base: usize,
-    hash: u64,
-    name: &[u8],
-) -> Result<Option<(u32, u8)>, Corrupt> {
+/// Removes a name from a leaf, which is sealed again, and says whether it was there. The other entries stay as they are.
+///
+/// # Errors
+///
+/// As [`find`]. Nothing has changed then.
+pub fn remove(block: &mut Block, hash: u64, name: &[u8]) -> Result<bool, Corrupt> {
+    let bytes = leaf_bytes(block)?;
+    let used = bytes.len();
+    let Some((at, _)) = find_in(bytes, HEADER_BYTES, hash, name)? else {
+        return Ok(false);
+    };
+    let left = used - at.len();
+    let body = &mut block[HEADER_BYTES..HEADER_BYTES + used];
+    body.copy_within(at.end.., at.start);
+    body[left..].fill(0);
+    let count = header(block).count.get().saturating_sub(1);
+    put_header(block, 0, count, left as u16);
+    Ok(true)
+}
+
+/// Removes a name from an inline directory, likewise.
+///
+/// # Errors
+///
+/// As [`find_inline`]. Nothing has changed then.
+pub fn remove_inline(bytes: &mut Vec<u8>, hash: u64, name: &[u8]) -> Result<bool, Corrupt> {
+    let found = find_in(bytes, 0, hash, name)?.map(|(at, _)| at);
+    Ok(found.map(|at| drop(bytes.drain(at))).is_some())
+}
+
+/// An entry and where it lies.
+type Found<'a> = Option<(Range<usize>, Entry<'a>)>;
+
+fn find_in<'a>(bytes: &'a [u8], base: usize, hash: u64, name: &[u8]) -> Result<Found<'a>, Corrupt> {
     let mut rest = bytes;
     while !rest.is_empty() {
-        let fault = |(rule, found)| {
-            let at = base + bytes.len() - rest.len();
-            Corrupt::DirEntry { at, rule, found }
+        let at = bytes.len() - rest.len();
+        let fault = |(rule, found)| Corrupt::DirEntry {
+            at: base + at,
+            rule,
+            found,
         };
         let cut_off = ("the entry goes beyond the end", rest.len() as u64);
         let (entry, behind) = split_entry(rest).ok_or_else(|| fault(cut_off))?;
@@ -330,7 +364,7 @@ fn find_in(
         }
         if entry.key() == (hash, name) {
             entry.check().map_err(fault)?;
-            return Ok(Some((entry.ino, entry.kind)));
+            return Ok(Some((at..bytes.len() - behind.len(), entry)));
         }
         rest = behind;
     }
@@ -358,20 +392,25 @@ fn build(level: u16, count: usize, body: &[u8]) -> Option<Box<Block>> {
     if body.len() > ROOM {
         return None;
     }
+    let mut block = Box::new([0; BLOCK_BYTES]);
+    block[HEADER_BYTES..HEADER_BYTES + body.len()].copy_from_slice(body);
     // What fits into a block is counted in 16 bits.
+    put_header(&mut block, level, count as u16, body.len() as u16);
+    Some(block)
+}
+
+/// Puts the head before what the block holds, and seals it.
+fn put_header(block: &mut Block, level: u16, count: u16, used: u16) {
     let raw = RawHeader {
         magic: MAGIC.into(),
         crc: 0.into(),
         level: level.into(),
-        count: (count as u16).into(),
-        used: (body.len() as u16).into(),
+        count: count.into(),
+        used: used.into(),
         reserved: 0.into(),
     };
-    let mut block = Box::new([0; BLOCK_BYTES]);
     block[..HEADER_BYTES].copy_from_slice(raw.as_bytes());
-    block[HEADER_BYTES..HEADER_BYTES + body.len()].copy_from_slice(body);
-    seal(&mut *block, CRC_AT);
-    Some(block)
+    seal(block, CRC_AT);
 }
 
 /// The two halves of a block that was too full, and the first hash of the second one.

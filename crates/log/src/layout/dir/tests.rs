@@ -99,6 +99,48 @@ fn entries_are_added_and_removed() {
     assert_eq!(leaf, before);
 }
 
+/// Tests that a name leaves the bytes that it lies in as it leaves the entries that are made of them.
+#[test]
+fn a_name_is_taken_out_where_it_lies() {
+    let whole = leaf(60);
+    let (mut block, mut inline) = (whole.encode().unwrap(), whole.encode_inline());
+    let mut left = whole.clone();
+    let (even, odd) = (
+        whole.entries.iter().step_by(2),
+        whole.entries.iter().skip(1).step_by(2),
+    );
+    for entry in odd.chain(even) {
+        for is_there in [true, false] {
+            let removed = remove(&mut block, entry.hash, &entry.name);
+            assert_eq!(removed.unwrap(), is_there);
+            let removed = remove_inline(&mut inline, entry.hash, &entry.name);
+            assert_eq!(removed.unwrap(), is_there);
+        }
+        left.remove(entry.hash, &entry.name).unwrap();
+        assert_eq!(block, left.encode().unwrap());
+        assert_eq!(inline, left.encode_inline());
+    }
+    assert!(inline.is_empty());
+}
+
+/// Tests that what is broken stays as it is found.
+#[test]
+fn a_name_is_not_taken_out_of_what_is_broken() {
+    let leaf = leaf(5);
+    let last = leaf.entries.last().unwrap();
+    let broken = forged(&leaf.encode().unwrap(), |raw| raw.used = 30.into());
+    let mut block = broken.clone();
+    refused(remove(&mut block, last.hash, &last.name), "beyond the end");
+    assert_eq!(block, broken);
+    let bytes = leaf.encode_inline();
+    let mut inline = bytes[..30].to_vec();
+    refused(
+        remove_inline(&mut inline, last.hash, &last.name),
+        "beyond the end",
+    );
+    assert_eq!(inline, bytes[..30]);
+}
+
 #[test]
 fn a_full_leaf_splits_about_in_half() {
     let mut leaf = Leaf::default();
