@@ -9,7 +9,7 @@ use anteros_core::{FsError, FsResult};
 use crate::compress::chunks::CHUNK_BLOCKS_MAX;
 use crate::layout::Block;
 use crate::layout::node::{
-    self, DIRECT_POINTERS, FILE_BLOCKS, INDIRECT_NIDS, INODE_POINTERS, NodeKind, Path, Step,
+    self, DIRECT_POINTERS, FILE_BLOCKS, INDIRECT_NIDS, INODE_POINTERS, NodeKind, Path,
 };
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::nodes::Nodes;
@@ -20,10 +20,20 @@ use crate::store::medium::vanished;
 enum Leaf {
     /// In the inode.
     Inode,
-    /// In this direct node.
-    Direct(u32),
+    /// In this direct node, at this place of the tree.
+    Direct { nid: u32, position: u32 },
     /// Nowhere: all logical blocks up to this one are holes.
     Absent(u32),
+}
+
+impl Leaf {
+    /// The node, of an inode if it is no other.
+    fn nid(self, ino: u32) -> u32 {
+        match self {
+            Self::Direct { nid, .. } => nid,
+            Self::Inode | Self::Absent(_) => ino,
+        }
+    }
 }
 
 /// Logical blocks below a node so many levels above the pointers; there are no more than two.
@@ -150,9 +160,10 @@ impl Nodes {
                 let first = path.first - (path.first - root.first) % span;
                 return Ok(Leaf::Absent(first + span));
             }
-            let node = self.node(ino, nid, kind_of(step.level), step.position)?;
+            let position = step.position;
+            let node = self.node(ino, nid, kind_of(step.level), position)?;
             if step.level == 0 {
-                return Ok(Leaf::Direct(nid));
+                return Ok(Leaf::Direct { nid, position });
             }
             nid = node::nid(node.block(), step.index);
         }
@@ -163,7 +174,7 @@ impl Nodes {
     pub(crate) fn leaf_nid(&mut self, ino: u32, lblk: u32) -> FsResult<Option<u32>> {
         let path = Self::path(lblk)?;
         Ok(match self.leaf(ino, &path)? {
-            Leaf::Direct(nid) => Some(nid),
+            Leaf::Direct { nid, .. } => Some(nid),
             Leaf::Inode | Leaf::Absent(_) => None,
         })
     }
@@ -190,37 +201,50 @@ impl Nodes {
             nid = child;
             above = step;
         }
-        Ok(Leaf::Direct(nid))
+        let position = above.position;
+        Ok(Leaf::Direct { nid, position })
     }
 
-    /// The direct node at the end of a way.
-    fn last(path: &Path) -> FsResult<Step> {
-        path.steps().next_back().ok_or_else(vanished)
-    }
-
-    fn raw_pointer(&mut self, ino: u32, leaf: Leaf, path: &Path, index: u16) -> FsResult<u64> {
-        match leaf {
-            Leaf::Inode => Ok(node::pointer(
-                self.live(ino)?.pointers(),
-                NodeKind::Inode,
-                index,
-            )),
-            Leaf::Direct(nid) => {
-                let position = Self::last(path)?.position;
+    /// The node that pointers lie in; a hole lies in none.
+    fn leaf_block(&mut self, ino: u32, leaf: Leaf) -> FsResult<Option<(NodeKind, &Block)>> {
+        Ok(match leaf {
+            Leaf::Inode => Some((NodeKind::Inode, self.live(ino)?.pointers())),
+            Leaf::Direct { nid, position } => {
                 let node = self.node(ino, nid, NodeKind::Direct, position)?;
-                Ok(node::pointer(node.block(), NodeKind::Direct, index))
+                Some((NodeKind::Direct, node.block()))
             }
-            Leaf::Absent(_) => Ok(0),
-        }
+            Leaf::Absent(_) => None,
+        })
     }
 
-    fn decode(&self, leaf: Leaf, ino: u32, index: u16, raw: u64) -> FsResult<Pointer> {
-        let nid = if let Leaf::Direct(nid) = leaf {
-            nid
-        } else {
-            ino
+    /// As [`leaf_block`](Self::leaf_block), to be changed; a hole counts as one in the inode.
+    fn leaf_block_mut(&mut self, ino: u32, leaf: Leaf) -> FsResult<(NodeKind, &mut Block)> {
+        Ok(match leaf {
+            Leaf::Direct { nid, position } => {
+                let node = self.node(ino, nid, NodeKind::Direct, position)?;
+                (NodeKind::Direct, node.block_mut())
+            }
+            _ => (NodeKind::Inode, self.live(ino)?.pointers_mut()),
+        })
+    }
+
+    fn decode(&self, ino: u32, leaf: Leaf, index: u16, raw: u64) -> FsResult<Pointer> {
+        let superblock = self.store.superblock();
+        Ok(Pointer::decode(raw, superblock, leaf.nid(ino), index)?)
+    }
+
+    /// The pointers at these places of a node that are no holes, as they lie there.
+    fn raw_pointers(
+        &mut self,
+        ino: u32,
+        leaf: Leaf,
+        indexes: Range<u16>,
+    ) -> FsResult<Vec<(u16, u64)>> {
+        let Some((kind, block)) = self.leaf_block(ino, leaf)? else {
+            return Ok(Vec::new());
         };
-        Ok(Pointer::decode(raw, self.store.superblock(), nid, index)?)
+        let raw = indexes.map(|index| (index, node::pointer(block, kind, index)));
+        Ok(raw.filter(|(_, raw)| *raw != 0).collect())
     }
 
     /// Returns where a logical block lies.
@@ -251,12 +275,10 @@ impl Nodes {
                 continue;
             }
             let end = range.end.min(path.first + path.count);
-            for lblk in at..end {
-                let index = (lblk - path.first) as u16;
-                let raw = self.raw_pointer(ino, leaf, &path, index)?;
-                if raw != 0 {
-                    visit(lblk, self.decode(leaf, ino, index, raw)?);
-                }
+            let indexes = (at - path.first) as u16..(end - path.first) as u16;
+            for (index, raw) in self.raw_pointers(ino, leaf, indexes)? {
+                let pointer = self.decode(ino, leaf, index, raw)?;
+                visit(path.first + u32::from(index), pointer);
             }
             at = end;
         }
@@ -291,8 +313,7 @@ impl Nodes {
         let mut at = range.start;
         while at < range.end {
             let path = Self::path(at)?;
-            if let Leaf::Direct(nid) = self.make_leaf(ino, &path)? {
-                let position = Self::last(&path)?.position;
+            if let Leaf::Direct { nid, position } = self.make_leaf(ino, &path)? {
                 self.node(ino, nid, NodeKind::Direct, position)?
                     .mark_dirty();
             }
@@ -342,7 +363,7 @@ impl Nodes {
             let leaf = self.make_leaf(ino, &path)?;
             let count = pointers.len().min((path.first + path.count - at) as usize);
             let (here, rest) = pointers.split_at(count);
-            for (lblk, old) in (at..).zip(self.swap_pointers(ino, leaf, &path, here)?) {
+            for (lblk, old) in (at..).zip(self.swap_pointers(ino, leaf, path.index(), here)?) {
                 self.overwritten(ino, lblk, old)?;
                 was(old);
             }
@@ -352,23 +373,16 @@ impl Nodes {
         Ok(())
     }
 
-    /// Sets pointers of one node, and returns those that were there.
+    /// Sets pointers of one node from this place on, and returns those that were there.
     fn swap_pointers(
         &mut self,
         ino: u32,
         leaf: Leaf,
-        path: &Path,
+        first: u16,
         new: &[Pointer],
     ) -> FsResult<Vec<Pointer>> {
-        let (kind, nid, block) = match leaf {
-            Leaf::Direct(nid) => {
-                let position = Self::last(path)?.position;
-                let node = self.node(ino, nid, NodeKind::Direct, position)?;
-                (NodeKind::Direct, nid, node.block_mut())
-            }
-            _ => (NodeKind::Inode, ino, self.live(ino)?.pointers_mut()),
-        };
-        let indexes = path.index()..;
+        let (kind, block) = self.leaf_block_mut(ino, leaf)?;
+        let indexes = first..;
         let raw: Vec<u64> = indexes
             .clone()
             .zip(new)
@@ -377,7 +391,7 @@ impl Nodes {
         for (index, pointer) in indexes.clone().zip(new) {
             node::set_pointer(block, kind, index, pointer.encode());
         }
-        let decode = |(index, raw)| Ok(Pointer::decode(raw, self.store.superblock(), nid, index)?);
+        let decode = |(index, raw)| self.decode(ino, leaf, index, raw);
         indexes.zip(raw).map(decode).collect()
     }
 
@@ -401,19 +415,8 @@ impl Nodes {
         }
         live.unrecorded.insert(range.clone());
         let nids = live.inode().nids;
-        for index in range.start.min(INODE_POINTERS)..range.end.min(INODE_POINTERS) {
-            let raw = node::pointer(self.live(ino)?.pointers(), NodeKind::Inode, index as u16);
-            if raw != 0 {
-                let pointer = self.decode(Leaf::Inode, ino, index as u16, raw)?;
-                node::set_pointer(
-                    self.live(ino)?.pointers_mut(),
-                    NodeKind::Inode,
-                    index as u16,
-                    0,
-                );
-                self.release(ino, index, pointer)?;
-            }
-        }
+        let own = range.start.min(INODE_POINTERS) as u16..range.end.min(INODE_POINTERS) as u16;
+        self.clear_in(ino, Leaf::Inode, 0, own)?;
         for (root, subtree) in Subtree::all(nids).enumerate() {
             if self.clear_below(ino, subtree, &range)? {
                 self.set_root(ino, root, 0)?;
@@ -422,28 +425,37 @@ impl Nodes {
         Ok(())
     }
 
+    /// Makes holes of pointers of one node, whose first one is that of this logical block.
+    fn clear_in(&mut self, ino: u32, leaf: Leaf, first: u32, indexes: Range<u16>) -> FsResult<()> {
+        let raw = self.raw_pointers(ino, leaf, indexes)?;
+        let decode = |&(index, raw): &(u16, u64)| {
+            let pointer = self.decode(ino, leaf, index, raw)?;
+            Ok((first + u32::from(index), pointer))
+        };
+        let gone = raw.iter().map(decode).collect::<FsResult<Vec<_>>>()?;
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let (kind, block) = self.leaf_block_mut(ino, leaf)?;
+        for (index, _) in raw {
+            node::set_pointer(block, kind, index, 0);
+        }
+        self.release(ino, &gone)
+    }
+
     /// Returns whether the node itself was given back.
     fn clear_below(&mut self, ino: u32, tree: Subtree, range: &Range<u32>) -> FsResult<bool> {
         if tree.nid == 0 || range.end <= tree.first || range.start >= tree.end() {
             return Ok(false);
         }
-        let kind = kind_of(tree.level);
-        for index in tree.indexes(range) {
-            let node = self.node(ino, tree.nid, kind, tree.position)?;
-            if tree.level > 0 {
-                let child = tree.child(node::nid(node.block(), index as u16), index);
-                if self.clear_below(ino, child, range)? {
-                    let node = self.node(ino, tree.nid, kind, tree.position)?;
-                    node::set_nid(node.block_mut(), index as u16, 0);
-                }
-                continue;
-            }
-            let raw = node::pointer(node.block(), kind, index as u16);
-            if raw != 0 {
-                let pointer = self.decode(Leaf::Direct(tree.nid), ino, index as u16, raw)?;
-                let node = self.node(ino, tree.nid, kind, tree.position)?;
-                node::set_pointer(node.block_mut(), kind, index as u16, 0);
-                self.release(ino, tree.first + index, pointer)?;
+        let (nid, position) = (tree.nid, tree.position);
+        let indexes = tree.indexes(range);
+        if tree.level == 0 {
+            let indexes = indexes.start as u16..indexes.end as u16;
+            self.clear_in(ino, Leaf::Direct { nid, position }, tree.first, indexes)?;
+        } else {
+            for index in indexes {
+                self.clear_child(ino, tree, index, range)?;
             }
         }
         let is_covered = range.start <= tree.first && range.end >= tree.end();
@@ -451,6 +463,23 @@ impl Nodes {
             self.drop_node(ino, tree.nid)?;
         }
         Ok(is_covered)
+    }
+
+    /// Clears what lies below one of the nodes that an indirect one names.
+    fn clear_child(
+        &mut self,
+        ino: u32,
+        tree: Subtree,
+        index: u32,
+        range: &Range<u32>,
+    ) -> FsResult<()> {
+        let node = self.node(ino, tree.nid, NodeKind::Indirect, tree.position)?;
+        let child = tree.child(node::nid(node.block(), index as u16), index);
+        if self.clear_below(ino, child, range)? {
+            let node = self.node(ino, tree.nid, NodeKind::Indirect, tree.position)?;
+            node::set_nid(node.block_mut(), index as u16, 0);
+        }
+        Ok(())
     }
 
     /// Gives back the nodes of a range that lead to nothing, if there was no room for what they were made for.
@@ -511,13 +540,17 @@ impl Nodes {
         Ok(true)
     }
 
-    /// A logical block of an inode is gone that had this pointer.
-    fn release(&mut self, ino: u32, lblk: u32, pointer: Pointer) -> FsResult<()> {
-        self.overwritten(ino, lblk, pointer)?;
-        self.store.space_mut().give(pointer.has_block().into());
-        let blocks = &mut self.live(ino)?.attributes().blocks;
-        *blocks = blocks.saturating_sub(1);
-        Ok(())
+    /// Logical blocks of an inode are gone that had these pointers, and none of them is there any more.
+    fn release(&mut self, ino: u32, gone: &[(u32, Pointer)]) -> FsResult<()> {
+        let blocks = gone.iter().filter(|(_, pointer)| pointer.has_block());
+        self.store.space_mut().give(blocks.count() as u64);
+        let count = &mut self.live(ino)?.attributes().blocks;
+        *count = count.saturating_sub(gone.len() as u64);
+        let is_one = |(_, left): &(u32, Pointer), (_, right): &(u32, Pointer)| {
+            left.chunk().is_some() && left.chunk() == right.chunk()
+        };
+        let mut first = gone.chunk_by(is_one).filter_map(<[_]>::first);
+        first.try_for_each(|&(lblk, pointer)| self.overwritten(ino, lblk, pointer))
     }
 
     /// Calls `visit` for each node of the tree of an inode; below one that cannot be read, it is called with the
@@ -570,37 +603,4 @@ impl Nodes {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_way_leads_through_the_subtrees_that_have_the_block() {
-        let inner = DIRECT_POINTERS * INDIRECT_NIDS;
-        let edges = [
-            INODE_POINTERS,
-            INODE_POINTERS + DIRECT_POINTERS,
-            INODE_POINTERS + 2 * DIRECT_POINTERS,
-            INODE_POINTERS + 2 * DIRECT_POINTERS + inner,
-            INODE_POINTERS + 2 * DIRECT_POINTERS + 2 * inner,
-            INODE_POINTERS + 2 * DIRECT_POINTERS + 5 * inner,
-        ];
-        for lblk in edges
-            .into_iter()
-            .flat_map(|edge| [edge, edge + 600])
-            .chain([FILE_BLOCKS - 1])
-        {
-            let path = Path::to(lblk).unwrap();
-            let root = path.root.unwrap();
-            let mut tree = Subtree::all([1; 5]).nth(root.into()).unwrap();
-            for step in path.steps() {
-                assert!((tree.first..tree.end()).contains(&lblk), "block {lblk}");
-                let place = (tree.level, tree.position);
-                assert_eq!(place, (step.level, step.position), "block {lblk}");
-                if step.level > 0 {
-                    tree = tree.child(1, step.index.into());
-                }
-            }
-            assert_eq!(tree.first, path.first, "block {lblk}");
-        }
-    }
-}
+mod tests;
