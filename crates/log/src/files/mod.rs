@@ -28,7 +28,7 @@ mod write;
 mod write_back;
 pub(crate) mod xattr;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anteros_core::FsResult;
@@ -36,6 +36,7 @@ use anteros_core::FsResult;
 use crate::files::unrecorded::Unrecorded;
 use crate::layout::Block;
 use crate::packing::Packer;
+use crate::store::by_number::NumberMap;
 
 /// Atomic write to a file, not committed yet.
 pub(crate) struct AtomicWrite {
@@ -51,9 +52,9 @@ pub(crate) struct Files {
     pub(crate) packer: Packer,
     unrecorded: Unrecorded,
     /// Lookup count of each inode: by name or open.
-    lookups: HashMap<u32, u64>,
+    lookups: NumberMap<u64>,
     /// Number of open handles of each inode that can write.
-    writers: HashMap<u32, u64>,
+    writers: NumberMap<u64>,
     /// Files whose content is given to whoever caches it: nobody changes it meanwhile.
     given: BTreeSet<u32>,
     /// Number of files that were opened for writing.
@@ -76,8 +77,8 @@ impl Files {
         Self {
             packer,
             unrecorded: Unrecorded::default(),
-            lookups: HashMap::new(),
-            writers: HashMap::new(),
+            lookups: NumberMap::default(),
+            writers: NumberMap::default(),
             given: BTreeSet::new(),
             opened: 0,
             orphans: BTreeSet::new(),

@@ -17,22 +17,21 @@ pub(crate) mod rebuild;
 pub(crate) mod tree;
 mod write;
 
-use std::collections::HashMap;
-
 use anteros_core::FsResult;
 
 use crate::nodes::loaded::{CachedInode, Node};
 use crate::nodes::nat::Nat;
 use crate::store::Store;
+use crate::store::by_number::NumberMap;
 
 /// Nodes of a mounted log, and the store in which they lie.
 pub(crate) struct Nodes {
     pub(crate) store: Store,
     nat: Nat,
     /// Direct, indirect and attribute nodes in memory.
-    others: HashMap<u32, Node>,
+    others: NumberMap<Node>,
     /// Inodes in memory, each for itself: a table of them would be copied when it grows.
-    inodes: HashMap<u32, Box<CachedInode>>,
+    inodes: NumberMap<Box<CachedInode>>,
     /// Inodes that there are, in memory or not.
     inode_count: u32,
     /// Grows with each use of a node.
@@ -47,8 +46,8 @@ impl Nodes {
         Self {
             store,
             nat,
-            others: HashMap::new(),
-            inodes: HashMap::new(),
+            others: NumberMap::default(),
+            inodes: NumberMap::default(),
             inode_count,
             clock: 0,
             shrunk_at: 0,

@@ -7,7 +7,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use crate::layout::bits::Bits;
 use crate::layout::table::{NAT_PER_BLOCK, NatEntry};
 use crate::layout::{BLOCK_BYTES, Block, ROOT, Superblock};
 use crate::nodes::rebuild::{Rebuilt, rebuild};
+use crate::store::by_number::{NumberMap, NumberSet};
 use crate::store::medium;
 use crate::store::table::{CopiedTable, Stated};
 
@@ -40,9 +41,9 @@ pub(crate) struct Nat {
     nids: u32,
     /// Entries that the table does not have.
     newer: BTreeMap<u32, NatEntry>,
-    cached: HashMap<u32, Box<Block>>,
+    cached: NumberMap<Box<Block>>,
     /// Freed since the last checkpoint: records of groups may still name them.
-    freed: HashSet<u32>,
+    freed: NumberSet,
     cursor: u32,
     used: u32,
     /// Parts of the table, of [`NEAR`] blocks, that the device has room for; `None` if it has for all.
@@ -74,8 +75,8 @@ impl Nat {
             table: CopiedTable::new(superblock.nat_start, superblock.nat_blocks, bits),
             nids: superblock.nids,
             newer: newer.into_iter().collect(),
-            cached: HashMap::new(),
-            freed: HashSet::new(),
+            cached: NumberMap::default(),
+            freed: NumberSet::default(),
             cursor,
             used,
             backed: None,
