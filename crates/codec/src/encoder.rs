@@ -97,8 +97,7 @@ impl Lz4Encoder {
     /// Begins with other data: nothing is remembered of what came before.
     pub fn restart(&mut self) {
         match &mut self.compressor {
-            Compressor::Liblz4(_) => {}
-            Compressor::Greedy(greedy) => greedy.restart(),
+            Compressor::Liblz4(_) | Compressor::Greedy(_) => {}
             Compressor::Optimal(optimal) => optimal.restart(),
         }
     }
@@ -130,9 +129,7 @@ impl Lz4Encoder {
         let reach = out.len().saturating_mul(RATIO_MAX).min(input.len());
         let encoded = match &mut self.compressor {
             Compressor::Liblz4(state) => state.compress(&data[input][..reach], out),
-            Compressor::Greedy(greedy) => {
-                greedy.encode(data, input.start, input.start + reach, out)
-            }
+            Compressor::Greedy(greedy) => greedy.encode(&data[input][..reach], out),
             Compressor::Optimal(optimal) => {
                 optimal.encode(data, input.start, input.start + reach, out)
             }

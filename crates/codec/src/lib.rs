@@ -43,8 +43,8 @@
 //!   it never panics, never loops without progress, and its memory is bounded by [`Params`].
 //! - Encoders are pure functions of their input since the last restart, their settings and the budget.
 //! - Unsafe code is where C is called, in `lz4.rs` and `lzma.rs`, where memory is mapped, in
-//!   `mapping.rs` and `rolling.rs`, in the decoder of `lz4_block.rs`, and where vector registers are
-//!   used, in `optimal/lanes.rs`, and nowhere else.
+//!   `mapping.rs` and `rolling.rs`, in the decoder of `lz4_block.rs`, in the quick encoder's
+//!   `greedy/middle.rs`, and where vector registers are used, in `optimal/lanes.rs`, and nowhere else.
 
 mod codec;
 mod decoder;

@@ -75,6 +75,26 @@ pub(crate) struct Room<'a> {
 /// Bytes behind the literals of a sequence, if the block is to end behind its match: the distance, and the last sequence.
 const MATCH_ROOM: u32 = DISTANCE_BYTES + 1 + LAST_LITERALS as u32;
 
+/// Returns the end of the positions that a match behind literals can begin at, if so many bytes are left for both.
+#[inline(always)]
+pub(crate) fn matches_end(literals: usize, left: u32) -> Option<usize> {
+    let left = left.checked_sub(MATCH_ROOM + 1)?;
+    Some(literals + 1 + literals_in(left + 1))
+}
+
+/// Returns as much of a match behind literals as so many bytes have room for, with the literals that have to be last.
+#[inline(always)]
+pub(crate) fn allowed(left: u32, literals: usize, start: usize, len: usize) -> Option<usize> {
+    let fixed = last_cost(start - literals) + MATCH_ROOM;
+    let left = left.checked_sub(fixed)?;
+    if left >= match_bytes(len) + MATCH_START_MARGIN as u32 {
+        return Some(len);
+    }
+    let len = len.min(MATCH_SHORT_MAX + 255 * left as usize);
+    let literals_more = MATCH_START_MARGIN.saturating_sub(len + LAST_LITERALS);
+    (literals_more <= left as usize).then_some(len)
+}
+
 impl<'a> Room<'a> {
     /// All of a block that begins at `start`.
     pub fn new(sequences: &'a mut Vec<Sequence>, start: usize, budget: u32) -> Self {
@@ -86,12 +106,6 @@ impl<'a> Room<'a> {
         }
     }
 
-    /// Returns the first byte behind the sequences.
-    #[inline(always)]
-    pub fn literals(&self) -> usize {
-        self.literals
-    }
-
     /// Bytes that are left for more.
     pub const fn left(&self) -> u32 {
         self.left
@@ -100,14 +114,13 @@ impl<'a> Room<'a> {
     /// Returns the end of the positions that a match can still begin at.
     #[inline(always)]
     pub fn matches_end(&self) -> Option<usize> {
-        let left = self.left.checked_sub(MATCH_ROOM + 1)?;
-        Some(self.literals + 1 + literals_in(left + 1))
+        matches_end(self.literals, self.left)
     }
 
     /// Adds a match, or as much of it as there is room for. Returns whether that was all.
     #[inline(always)]
     pub fn push(&mut self, start: usize, len: usize, distance: u16) -> bool {
-        let Some(allowed) = self.allowed(start, len) else {
+        let Some(allowed) = allowed(self.left, self.literals, start, len) else {
             return false;
         };
         let sequence = Sequence {
@@ -120,19 +133,6 @@ impl<'a> Room<'a> {
         self.literals = sequence.end();
         self.sequences.push(sequence);
         allowed == len
-    }
-
-    /// Returns as much of a match as there is room for, with the literals that have to be last.
-    #[inline(always)]
-    fn allowed(&self, start: usize, len: usize) -> Option<usize> {
-        let fixed = last_cost(start - self.literals) + MATCH_ROOM;
-        let left = self.left.checked_sub(fixed)?;
-        if left >= match_bytes(len) + MATCH_START_MARGIN as u32 {
-            return Some(len);
-        }
-        let len = len.min(MATCH_SHORT_MAX + 255 * left as usize);
-        let literals_more = MATCH_START_MARGIN.saturating_sub(len + LAST_LITERALS);
-        (literals_more <= left as usize).then_some(len)
     }
 
     /// Returns the last literals of a block that ends at `end` at the latest.
@@ -157,9 +157,9 @@ pub(crate) fn write(
 }
 
 /// Writes a block from front to end.
-struct Writer<'a> {
-    out: &'a mut [u8],
-    len: usize,
+pub(crate) struct Writer<'a> {
+    pub out: &'a mut [u8],
+    pub len: usize,
 }
 
 /// Bytes that are copied at once, where there is room for them.
@@ -168,7 +168,7 @@ const COPIED: usize = 16;
 impl Writer<'_> {
     /// Writes a sequence of the data.
     #[inline(always)]
-    fn sequence(&mut self, data: &[u8], sequence: &Sequence) {
+    pub fn sequence(&mut self, data: &[u8], sequence: &Sequence) {
         let literals = sequence.start - sequence.literals;
         let more = sequence.len - MATCH_MIN;
         let few = data.get(sequence.literals..);
@@ -191,7 +191,7 @@ impl Writer<'_> {
     }
 
     /// Writes the literals that end the block.
-    fn last(&mut self, literals: &[u8]) {
+    pub fn last(&mut self, literals: &[u8]) {
         self.token(literals.len(), 0);
         self.bytes(literals);
     }

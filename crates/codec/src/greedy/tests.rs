@@ -1,29 +1,34 @@
+use std::ops::Range;
+
 use super::*;
+use crate::sequences;
 use crate::tests::{Random, text};
 use crate::{Algorithm, Decoder, Length, Params};
 
 /// The plain way: all positions of the block are looked up in a map, which is made for it.
 fn plain(block: &[u8], budget: u32) -> (Vec<Sequence>, Range<usize>) {
     let starts = (block.len() + 1).saturating_sub(MATCH_START_MARGIN);
-    let mut last = vec![None; 1 << HASH_BITS];
+    let mut last = vec![None; 1 << table::HASH_BITS];
     let slot = |at: usize| {
         let bytes = (0..5).map(|index| u64::from(block[at + index]) << (24 + 8 * index));
-        (bytes.sum::<u64>().wrapping_mul(889_523_592_379) >> (64 - HASH_BITS)) as usize
+        (bytes.sum::<u64>().wrapping_mul(889_523_592_379) >> (64 - table::HASH_BITS)) as usize
     };
     let cost = |literals: usize| (1 + literals + (literals + 240) / 255) as u32;
     let mut sequences: Vec<Sequence> = Vec::new();
     let (mut literals, mut spent) = (0, 0);
-    let (mut at, mut missed) = (1, 0_usize);
+    let (mut at, mut missed, mut first) = (1, 0_usize, 0);
     // A match, and the last five literals.
     while at < starts && spent + cost(at - literals) + 8 <= budget {
         let before: Option<usize> = last[slot(at)].replace(at);
-        let begin = literals.max(1);
-        let first = if at < begin + 64 { begin + 64 } else { at + 1 }.saturating_sub(65_536);
+        if missed % PATIENCE == 0 {
+            let step = missed / PATIENCE + 1;
+            first = (at + (PATIENCE - 1) * step).saturating_sub(65_535);
+        }
         // What is not there or too far away counts as the first position that is not.
         let source = before.unwrap_or(0).max(first);
         if block[source..source + 4] != block[at..at + 4] {
             missed += 1;
-            at += missed.div_ceil(64);
+            at += missed.div_ceil(PATIENCE);
             continue;
         }
         let mut back = 0;
@@ -57,7 +62,9 @@ fn plain(block: &[u8], budget: u32) -> (Vec<Sequence>, Range<usize>) {
             break;
         }
         if literals < starts {
-            last[slot(literals - 2)] = Some(literals - 2);
+            for put in [at + 1, literals - 2, literals - 1] {
+                last[slot(put)] = Some(put);
+            }
         }
         (at, missed) = (literals, 0);
     }
@@ -68,11 +75,13 @@ fn plain(block: &[u8], budget: u32) -> (Vec<Sequence>, Range<usize>) {
 /// Encodes a block, sees that it decodes, and that the plain way comes to the same one; the bytes it holds.
 fn encode(greedy: &mut Greedy, data: &[u8], start: usize, budget: usize) -> usize {
     let mut out = vec![0; budget];
-    let Encoded { consumed, written } = greedy.encode(data, start, data.len(), &mut out);
     let block = &data[start..];
+    let Encoded { consumed, written } = greedy.encode(block, &mut out);
     let (sequences, last) = plain(block, budget as u32);
-    assert_eq!(greedy.sequences, sequences, "at {start}, of {budget}");
     assert_eq!(consumed, last.end, "at {start}, of {budget}");
+    let mut plainly = vec![0; budget];
+    let len = sequences::write(block, &sequences, last, &mut plainly);
+    assert!(out[..written] == plainly[..len], "at {start}, of {budget}");
     if consumed > 0 {
         let mut content = vec![0; consumed];
         let params = Params::default();
@@ -115,13 +124,22 @@ fn blocks_are_those_of_the_plain_way() {
         let mut greedy = Greedy::new();
         for longest in [40, 300, 20_000] {
             let data = mixed(&mut random, 20, longest);
-            greedy.restart();
             let mut start = 0;
             while start < data.len() && start < 100 * budget {
                 start += encode(&mut greedy, &data, start, budget).max(1);
             }
         }
     }
+}
+
+/// Steps between positions grow as long as nothing is found, but no longer than a match reaches back.
+#[test]
+fn a_long_search_finds_nothing_out_of_reach() {
+    let noise = Random::new(15).bytes(36 << 20);
+    let mut out = vec![0; 37 << 20];
+    let Encoded { consumed, written } = Greedy::new().encode(&noise, &mut out);
+    assert_eq!(consumed, noise.len());
+    assert!(written > consumed);
 }
 
 #[test]
@@ -132,8 +150,44 @@ fn ends_are_as_the_format_wants_them() {
         let data = mixed(&mut random, 8, len.min(30));
         let data = &data[..len.min(data.len())];
         for budget in 1..len {
-            greedy.restart();
             encode(&mut greedy, data, 0, budget);
+        }
+    }
+}
+
+#[test]
+fn blocks_end_anywhere_in_data_and_room() {
+    let mut random = Random::new(14);
+    let mut greedy = Greedy::new();
+    for longest in [20, 100, 500] {
+        let data = mixed(&mut random, 2500 / longest + 8, longest);
+        for len in 1..data.len().min(700) {
+            // As long as that and no longer, for tools that watch what is read and written beyond.
+            let data = data[..len].to_vec();
+            for budget in [1 + random.below(len), 40 + random.below(200), len + 20] {
+                encode(&mut greedy, &data, 0, budget);
+            }
+        }
+    }
+}
+
+#[test]
+fn lengths_of_all_sizes_fit_or_do_not() {
+    let mut random = Random::new(15);
+    let mut greedy = Greedy::new();
+    let noise = random.bytes(7000);
+    for len in (4..24).chain(264..284) {
+        for literals in (0..70).step_by(3) {
+            // All of its first positions come into the table, and few of the last. A first match ends its literals.
+            let mut data = noise[..6000].to_vec();
+            data.extend_from_within(..20);
+            data.extend_from_slice(&noise[6000..6000 + literals]);
+            let from = [20, 5600][literals % 2] + random.below(20);
+            data.extend_from_within(from..from + len);
+            data.extend_from_slice(&noise[6100..]);
+            for budget in [8192, 6020 + literals + random.below(60)] {
+                encode(&mut greedy, &data, 0, budget);
+            }
         }
     }
 }
@@ -146,10 +200,9 @@ fn distances_of_nearly_64_kib_are_found_and_longer_ones_are_not() {
         data.resize(distance, 9);
         data.extend_from_within(..22);
         data.extend_from_slice(&[7; 40]);
-        greedy.restart();
         encode(&mut greedy, &data, 0, 1 << 17);
-        let found = greedy
-            .sequences
+        let (sequences, _) = plain(&data, 1 << 17);
+        let found = sequences
             .iter()
             .any(|s| usize::from(s.distance) == distance && s.len == 22);
         assert_eq!(found, distance < 65_536, "{distance}");
@@ -162,14 +215,13 @@ fn what_was_encoded_before_changes_nothing() {
     let mut used = Greedy::new();
     for _ in 0..20 {
         let data = mixed(&mut random, 12, 5000);
-        used.restart();
         let mut start = 0;
         while start < data.len() {
             let mut blocks = [vec![0; 4096], vec![0; 4096]];
             let [one, other] = &mut blocks;
-            let encoded = used.encode(&data, start, data.len(), one);
             let rest = &data[start..];
-            assert_eq!(Greedy::new().encode(rest, 0, rest.len(), other), encoded);
+            let encoded = used.encode(rest, one);
+            assert_eq!(Greedy::new().encode(rest, other), encoded);
             assert!(blocks[0] == blocks[1], "at {start}");
             start += encoded.consumed;
         }
@@ -180,12 +232,12 @@ fn what_was_encoded_before_changes_nothing() {
 fn the_table_is_cleared_when_its_positions_run_out() {
     let data = text(10_000);
     let mut greedy = Greedy::new();
-    greedy.base = (1 << 30) - 5;
+    greedy.table.restart((1 << 30) - 5);
     for _ in 0..3 {
         encode(&mut greedy, &data, 0, 1000);
-        greedy.restart();
     }
-    assert!(greedy.base < 1 << 20);
+    greedy.table.restart(1 << 30);
+    assert_eq!(greedy.table.used(), 0);
 }
 
 #[test]
@@ -193,7 +245,7 @@ fn what_does_not_compress_is_hardly_looked_at() {
     let noise = Random::new(8).bytes(1 << 16);
     let mut greedy = Greedy::new();
     let mut out = vec![0; 4096];
-    assert!(greedy.encode(&noise, 0, noise.len(), &mut out).consumed <= 4096);
-    let looked_at = greedy.slots.iter().filter(|slot| **slot > 0).count();
+    assert!(greedy.encode(&noise, &mut out).consumed <= 4096);
+    let looked_at = greedy.table.used();
     assert!(looked_at < 1024, "{looked_at} positions");
 }
