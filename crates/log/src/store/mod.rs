@@ -10,7 +10,8 @@
 //! clean ([`victim`]), and has content go into the holes of used ones ([`holes`]); what a checkpoint has made free is
 //! given back ([`release`]). It lends memory ([`loan`]). It reads and writes the superblock ([`superblock`]), and reads
 //! the packs of checkpoints with the tables that they name ([`packs`], [`table`]). When the device fails, it remembers
-//! why ([`health`]). It has the tables by number that other floors keep as well ([`by_number`]). What a block says is no matter of this floor. It uses `compress` and `layout`.
+//! why ([`health`]). It has the kind of table by number that other floors keep as well ([`by_number`]). What a block
+//! says is no matter of this floor. It uses `compress` and `layout`.
 
 pub(crate) mod ahead;
 mod blocks;
