@@ -411,7 +411,7 @@ fn a_path_leads_to_an_inode_by_its_newest_name() {
     assert_eq!(path(anteros_core::Ino(u64::MAX)), None);
 }
 
-/// The kernel may have told it before what it had kept comes.
+/// The kernel may tell that time before the content comes that it had kept.
 #[test]
 fn a_time_of_modification_stays_if_whoever_writes_back_tells_it() {
     let tree = open(device(32 * MIB));

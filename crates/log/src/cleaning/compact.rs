@@ -362,19 +362,22 @@ impl Cleaning {
     }
 
     /// Makes room for some windows. Those that keep what gains nothing may take more than they did; the others do not, but for
-    /// the block that is being filled, so that a full log can be compressed.
+    /// the block that is being filled. One block more than users may fill is taken for that, so that a log without a free one
+    /// can be compressed.
     fn make_room_to_compact<'a>(
         &mut self,
         mut windows: impl Iterator<Item = &'a Window>,
     ) -> FsResult<()> {
-        let more = match windows.any(|window| window.share.is_read()) {
-            true => 2 * STEP_BLOCKS,
-            false => 1,
-        };
+        let takes_more = windows.any(|window| window.share.is_read());
         // And a segment that is left because no window fits into the rest.
         let blocks = 2 * STEP_BLOCKS + SEGMENT_CONTENT as usize;
         self.store.back(blocks as u64, 0);
-        self.store.space().check(more as u64)?;
+        let space = self.store.space();
+        match takes_more {
+            true => space.check(2 * STEP_BLOCKS as u64)?,
+            false if space.is_kept() => {}
+            false => return Err(FsError::NoSpace),
+        }
         self.make_room(blocks)
     }
 

@@ -61,6 +61,11 @@ impl Space {
         }
     }
 
+    /// Tells whether no more is used than may be.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.used <= self.limit.min(self.backed)
+    }
+
     pub(crate) fn take(&mut self, blocks: u64) -> FsResult<()> {
         self.check(blocks)?;
         self.used += blocks;
