@@ -312,11 +312,11 @@ impl<'a> Writer<'a> {
         let offset = self.below(FILE_BYTES / 2) as usize;
         let len = 1 + self.below(FILE_BYTES / 2) as usize;
         let seed = self.below(1 << 30);
-        let data = if seed % 3 == 0 {
-            bytes(seed, len)
-        } else {
-            text(seed, len)
+        let mut data = match seed % 3 {
+            0 => bytes(seed, len),
+            _ => text(seed, len.div_ceil(4096)),
         };
+        data.truncate(len);
         let written = self
             .run
             .tree
@@ -374,17 +374,6 @@ impl<'a> Writer<'a> {
         self.deeds.promises.push((self.step, None));
         Ok(())
     }
-}
-
-/// Content that shrinks to a third.
-fn text(seed: u64, len: usize) -> Vec<u8> {
-    let page = |number: u64| {
-        let mut page = bytes(seed + number, 1300);
-        page.resize(4096, number as u8);
-        page
-    };
-    let pages = (0..len.div_ceil(4096) as u64).flat_map(page);
-    pages.take(len).collect()
 }
 
 fn options_of(seed: u64) -> Options {

@@ -13,16 +13,6 @@ use support::*;
 const PAGE: usize = 4096;
 const BLOCK: u64 = PAGE as u64;
 
-/// Pages that shrink to a quarter.
-fn text(seed: u64, pages: usize) -> Vec<u8> {
-    let page = |number: usize| {
-        let mut page = bytes(seed + number as u64, PAGE / 4);
-        page.resize(PAGE, number as u8);
-        page
-    };
-    (0..pages).flat_map(page).collect()
-}
-
 fn estimate(tree: &Tree, files: &[Ino], stride: u64) -> Estimate {
     tree.0.estimate(files, |_| None, stride, |_| true).unwrap()
 }

@@ -12,16 +12,6 @@ use support::*;
 
 const PAGE: usize = 4096;
 
-/// Pages that shrink to a quarter.
-fn text(seed: u64, pages: usize) -> Vec<u8> {
-    let page = |number: usize| {
-        let mut page = bytes(seed + number as u64, PAGE / 4);
-        page.resize(PAGE, number as u8);
-        page
-    };
-    (0..pages).flat_map(page).collect()
-}
-
 fn mounted(device: &Arc<MemoryDevice>) -> Tree {
     open_with(device.clone(), with(Policy::Record))
 }

@@ -462,6 +462,16 @@ pub fn is<T>(answer: FsResult<T>, error: FsError) -> bool {
     matches!(answer, Err(found) if std::mem::discriminant(&found) == std::mem::discriminant(&error))
 }
 
+/// Pages that shrink to a quarter.
+pub fn text(seed: u64, pages: usize) -> Vec<u8> {
+    let page = |number: usize| {
+        let mut page = bytes(seed + number as u64, BLOCK_BYTES / 4);
+        page.resize(BLOCK_BYTES, number as u8);
+        page
+    };
+    (0..pages).flat_map(page).collect()
+}
+
 /// Bytes that are not the same anywhere.
 pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
