@@ -1,4 +1,4 @@
-//! Where five bytes lay before: a table of positions by their hash.
+//! A table of positions by the hash of the five bytes that lie there.
 
 /// Bits of a hash. The table is as large as half a first-level cache.
 pub(super) const HASH_BITS: u32 = 13;

@@ -269,7 +269,6 @@ impl Files {
             dir::remove_inline(inline, hash, name)?;
         } else {
             let lblk = self.descend(parent, hash)?.leaf;
-            self.dir_block(parent, lblk)?;
             dir::remove(self.page_mut(parent, lblk, false)?, hash, name)?;
         }
         let live = self.live(parent)?;

@@ -509,7 +509,7 @@ impl Leaf {
         Ok(())
     }
 
-    /// Removes an entry, if it is there.
+    /// Removes an entry, if it is there. This is the plain way of [`remove`] and [`remove_inline`], for comparison.
     pub fn remove(&mut self, hash: u64, name: &[u8]) -> Option<OwnedEntry> {
         let at = self.place(hash, name).ok()?;
         Some(self.entries.remove(at))

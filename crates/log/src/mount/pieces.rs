@@ -134,11 +134,12 @@ impl Log {
         }
     }
 
-    /// Runs a piece of a change, and lets others have their turn.
+    /// Runs a piece of a change for which room is made, and lets others have their turn.
     fn take_turns(&self, change: impl FnMut(&mut State) -> FsResult<()>) -> FsResult<()> {
         self.take_turn(|| self.change_alone(change))
     }
 
+    /// Runs a piece of a change, and lets others have their turn.
     fn take_turn(&self, change: impl FnOnce() -> FsResult<()>) -> FsResult<()> {
         let before = self.lock().store.space().used();
         change()?;

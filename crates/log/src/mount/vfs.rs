@@ -59,13 +59,15 @@ fn number(ino: Ino) -> FsResult<u32> {
 }
 
 impl Log {
-    /// Writes by `write`, which is given the inode, and the end of the file if it was opened with `O_APPEND`.
-    fn write_by(
+    /// Writes `data` at `offset`, or at the end if the file was opened with `O_APPEND`. With `keeps_mtime`, the time of
+    /// modification stays.
+    fn write_data(
         &self,
         file: OpenFile,
         offset: u64,
+        data: &[u8],
         drops_privileges: bool,
-        write: impl Fn(&mut State, u32, u64) -> FsResult<usize>,
+        keeps_mtime: bool,
     ) -> FsResult<usize> {
         let ino = number(file.ino)?;
         let (offset, written, is_ordinary) = self.change(|state| {
@@ -77,7 +79,10 @@ impl Log {
             if drops_privileges {
                 state.drop_privileges(ino)?;
             }
-            let written = write(state, ino, offset)?;
+            let written = match keeps_mtime {
+                true => state.write_keeping_mtime(ino, offset, data)?,
+                false => state.write(ino, offset, data)?,
+            };
             Ok((offset, written, state.class(ino)?.is_ordinary()))
         })?;
         if is_ordinary {
@@ -385,9 +390,7 @@ impl Writable for Log {
         data: &[u8],
         drops_privileges: bool,
     ) -> FsResult<usize> {
-        self.write_by(file, offset, drops_privileges, |state, ino, offset| {
-            state.write(ino, offset, data)
-        })
+        self.write_data(file, offset, data, drops_privileges, false)
     }
 
     fn write_kept(
@@ -402,16 +405,7 @@ impl Writable for Log {
             handle: file.handle & !APPENDS,
             ..file
         };
-        let data = payload.bytes();
-        self.write_by(
-            file,
-            offset,
-            drops_privileges,
-            |state, ino, offset| match keeps_mtime {
-                true => state.write_keeping_mtime(ino, offset, data),
-                false => state.write(ino, offset, data),
-            },
-        )
+        self.write_data(file, offset, payload.bytes(), drops_privileges, keeps_mtime)
     }
 
     /// A write that was accepted is not lost, so there is nothing to tell whoever closes a file; the kernel does not ask again.
